@@ -1,4 +1,4 @@
-"""(g) Agents of DiscoRAG side by side: eight take about as long as one, because the model's latency is the time."""
+"""(g) Agents of DiscoRAG side by side: eight take about as long as one, because they mostly wait for the model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable

@@ -29,7 +29,7 @@ THREADS = os.cpu_count() or 1
 
 
 def rows() -> list[Row]:
-    """Speed beside three peers, of which Pyserini has the target, and peak memory beside 1 GB."""
+    """Speed beside three peers, with a target for Pyserini, and peak memory beside 1 GB."""
     texts = read_passages(PASSAGES)
     query_texts = draw_questions(texts, QUERIES)
     ids = [str(i) for i in range(QUERIES)]

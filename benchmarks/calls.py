@@ -53,7 +53,7 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:
 
 
 def rows() -> list[Row]:
-    """The time that the server needs at least, the processor time of a call, and memory while pairs are pending."""
+    """The least time that the server needs, the processor time of a call, and memory while pairs are pending."""
     with _start_server(LATENCY_S, CAPACITY_CALLS) as url:
         turns = [(_run("ours", url, CALLS), _run("openai", url, PEER_CALLS)) for _ in range(REPEATS)]
     ours, peer = ({key: median(turn[i][key] for turn in turns) for key in turns[0][i]} for i in (0, 1))
@@ -96,9 +96,9 @@ def rows() -> list[Row]:
 
 
 class _FixedLatency(asyncio.Protocol):
-    """Answers each request after the latency, at most so many at once; others wait. No pipelining.
+    """Answers each request after the latency, `capacity` at the same time; others wait. It does no pipelining.
 
-    A request that waits begins when one before it was due, so the server being late with its own work costs nobody.
+    A waiting request begins at the time when an earlier one was due. So nobody pays if the server is late itself.
     """
 
     waiting: ClassVar[deque[tuple["_FixedLatency", float]]] = deque()
@@ -204,7 +204,7 @@ async def _call_openai(url: str, calls: int) -> None:
 
 
 async def _hold_pending(url: str, calls: int) -> None:
-    """Every topic's pairs asked for at once; none is answered until the run's time is over."""
+    """Ask for every topic's pairs at once; none is answered before the run's time is over."""
     with tempfile.TemporaryDirectory() as folder, suppress(UserError):
         settings = ModelSettings(name="m", urls=[url], run_seconds=20)
         async with open_model(settings, Path(folder)) as model:

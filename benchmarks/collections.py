@@ -57,7 +57,7 @@ def run_collection(collection: Collection, data: Path, work: Path) -> str:
 
 
 def search_collection(collection: Collection, data: Path, work: Path, run: str) -> Path:
-    """Index a collection and make one of `RUNS`, as far as WORK lacks them; returns the run directory."""
+    """Index a collection and make one of `RUNS`, unless WORK has them already; returns the run directory."""
     folder, index = data / collection.folder, work / "indexes" / collection.folder
     index.parent.mkdir(parents=True, exist_ok=True)
     keystone("index", next(folder.glob("corpus.jsonl*")), "--out", index, "--quiet")

@@ -84,5 +84,5 @@ def _compare_embedding() -> list[Row]:
 
 
 def _measure_pairs(texts: list[str]) -> list[tuple[str, str]]:
-    """Passages of 120 words, each with the first 18 of another."""
+    """Pairs of a passage of 120 words and the first 18 words of another passage."""
     return [(text, " ".join(more.split()[:18])) for text, more in zip(texts[::2], texts[1::2], strict=True)]

@@ -1,9 +1,9 @@
 """Set F1 of a depth that is chosen for each topic, beside fixed depths: `python -m benchmarks.depth DATA WORK`.
 
-DATA holds the collections of `benchmarks.collections`. Indexes, and rankings of `ROWS` documents, stay in WORK: by BM25
-of the whole narrative, and with `--default` by the default settings, whose calibration also reads the list of each
-system. A calibration is fitted on the topics of four folds and tested on those of the fifth; the figures are means over
-`DRAWS` draws of the folds. `mixture` needs no judgments.
+DATA holds the collections of `benchmarks.collections`. Indexes, and rankings of `ROWS` documents, stay in WORK.
+Documents are ranked by BM25 of the whole narrative. With `--default`, the default settings rank them, and the
+calibration also reads the list of each system. A calibration is fitted on the topics of four folds and tested on those
+of the fifth. The figures are means over `DRAWS` draws of the folds. `mixture` needs no judgments.
 """
 
 import sys
@@ -24,7 +24,7 @@ SYSTEMS = ("bm25", "dense")
 
 
 def rank(collection: Collection, data: Path, work: Path, default: bool) -> Path:
-    """Index a collection and rank documents for each topic, as far as WORK lacks them; returns the run directory."""
+    """Index a collection and rank documents for each topic, unless WORK has both; returns the run directory."""
     folder, kind = data / collection.folder, "default" if default else "bm25"
     index, name = work / "indexes" / f"{collection.folder}.{kind}", f"{collection.name}.{kind}"
     index.parent.mkdir(parents=True, exist_ok=True)

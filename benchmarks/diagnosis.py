@@ -1,7 +1,7 @@
 """Does `keystone diagnose` find the damaged stage? `python -m benchmarks.diagnosis DATA WORK` damages one at a time.
 
 Queries and lists are those of a real run. An oracle makes the rest: it gives grade 3 to the wanted documents of the
-narrative's ranking, selects them, and quotes each nugget with its segments, or the first segment of a document. Then
+narrative's ranking, and selects them. It quotes each nugget with its segments, or the first segment of a document. Then
 every second wanted document is lost at one stage, and so at all later ones. The program prints a row for each stage:
 
 * losses: damaged nuggets or documents that are lost now, and had been kept or lost at another stage;
@@ -45,9 +45,9 @@ KINDS = {"ibm-claims-wiki": ("nuggets", "qrels"), "multihop-mini": ("qrels",)}
 def damage_run(
     run: StoredRun, wanted: Sequence[Wanted], lost: Collection[str], at: Stage | None, filtered: Path, out: Path
 ) -> None:
-    """Write the run of the oracle, in which the documents `lost` are lost from one stage on. None damages nothing.
+    """Write the run of the oracle, in which the documents `lost` are lost from the stage `at` on.
 
-    `filtered` holds the lists without these documents.
+    If `at` is None, no stage is damaged. `filtered` holds the lists without these documents.
     """
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -74,7 +74,7 @@ def damage_run(
 
 
 def leave_out_of_corpus(run: StoredRun, lost: Collection[str], folder: Path) -> Path:
-    """Make an index whose document store lacks some documents. It has no lists, which no diagnosis searches."""
+    """Make an index whose document store lacks some documents. It has nothing else, since no diagnosis searches."""
     whole = open_index(run.config.index)
     index = replace(whole, folder=folder)
     folder.mkdir()

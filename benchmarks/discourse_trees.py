@@ -1,10 +1,10 @@
 """Discourse trees without a model against the gold trees of GUM: F1 of spans, nuclearity, relations, in percent.
 
 The measure is that of the original Parseval: joints of the binary tree, without the root, over all documents at once.
-A joint is right in its span; and in its nuclearity too; and in its relation, in GUM's 15 classes, too; and in both.
-Leaves are the gold units, so that trees are compared and not the cutting of sentences. Sentences, paragraphs and
-headings are the gold ones as well. The documents are those of the eleven written genres. Peers are a plain
-right-branching and a balanced tree, elaborations everywhere.
+The four measures count joints with the right span: all of them, and those whose nuclearity, relation (in GUM's 15
+classes), or both are right too. Leaves are the gold units, so that the measure compares trees and not how sentences are
+cut. Sentences, paragraphs and headings are the gold ones as well. The documents are those of the eleven written genres.
+The peers are a right-branching and a balanced tree, both with elaborations alone.
 """
 
 from bisect import bisect_right
@@ -122,7 +122,7 @@ def balanced(gold: Gold) -> Joints:
 
 
 def joints_of(tree: Tree) -> Joints:
-    """The joints of a binary tree but its root."""
+    """The joints of a binary tree, without its root."""
     counts = [0]
     for node in tree.nodes:
         counts.append(counts[-1] + (node.kind == "content"))
@@ -150,7 +150,7 @@ def score(golds: Sequence[Gold], make: Callable[[Gold], Joints]) -> Scores:
 
 
 def rows() -> list[Row]:
-    """Rows for both partitions, four measures and two peers; without the corpus there is none."""
+    """Rows for both partitions, four measures and two peers; there are none without the corpus."""
     if not GUM.exists():
         return []
     found = []

@@ -22,7 +22,7 @@ UNUSED = ("genindex", "_modules")
 """Indexes and sources, which have no main part in prose."""
 
 GOLD = (("#yui-main", "div.nav"), ("div.body", ""), ("body", ".navheader, .navfooter"))
-"""The main part of Django's, Python's and PostgreSQL's pages: a selector, and what is no part of it."""
+"""The main part of Django's, Python's and PostgreSQL's pages: a selector, and what does not belong to it."""
 
 
 def find_gold(page: str) -> Counter[str]:

@@ -1,9 +1,9 @@
 """A cross-encoder made here: `python -m benchmarks.fine_tune DATA WORK [PAIRS TOPICS]` prints what it gains on SciFact.
 
-The layers are MiniLM's. It learns from the train topics of DATA/scifact, in PyTorch: a relevant abstract of each claim
+The layers are MiniLM's. It learns from the train topics of DATA/scifact, in PyTorch. A relevant abstract of each claim
 should score above one that BM25 ranks high and nobody judged relevant. `rerank.method: model` then ranks the best
-documents of the test topics again, which BM25 and embeddings have found. PAIRS and TOPICS take only so many at random,
-for a machine with little time. Training runs in the environment `.venv-vllm`.
+documents again that BM25 and embeddings have found for the test topics. To save time, PAIRS and TOPICS limit the number
+of both, which are then drawn at random. Training runs in the environment `.venv-vllm`.
 """
 
 import json
@@ -24,9 +24,9 @@ from tests.support.servers.vllm import PYTHON
 
 RERANKED = 10
 EPOCHS = 4
-"""How often each relevant abstract is learned from, each time beside another one that is not."""
+"""How often each relevant abstract is learned from, each time beside one that is not relevant."""
 FIRST_NEGATIVE, LAST_NEGATIVE = 3, 30
-"""The ranks of BM25 from which documents come that count as not relevant. The first ones may be relevant unjudged."""
+"""Documents at these ranks of BM25 count as not relevant. Those above may be relevant, though nobody judged them."""
 MOST_TOKENS = 256
 
 

@@ -1,9 +1,9 @@
-"""A shared task by a seed: runs of several teams, pooled judgments of two judges; and the speed of evaluating them.
+"""A shared task made from a seed: runs of several teams, pooled judgments of two judges, and the evaluation's speed.
 
 Each system ranks documents by a noisy view of their relevance, so better systems find more. The measured command and
-ir_measures take the means of the same seven measures, each in a process of its own, in turn, and the best of some
-rounds counts. Twice as much memory traffic or a busy machine slows both down, so the ratio is the result. The last line
-of output is JSON: the ratio, the seconds of both, and the memory of the command in MB.
+ir_measures take the means of the same seven measures. Each runs in a process of its own, in turn, and the best round
+counts. Twice as much memory traffic or a busy machine slows both down, so the ratio is the result. The last line of
+output is JSON: the ratio, the seconds of both, and the memory of the command in MB.
 
     python -m benchmarks.forty_runs FOLDER
 """

@@ -34,7 +34,7 @@ def tree_of_parts(doc_id: str, parts: Sequence[Part], equal: Collection[str]) ->
     """The binary tree of segments and groups; `equal` names the relations between nuclei.
 
     A group with one child is that child. Several nuclei branch to the right; satellites behind their nucleus are joined
-    before those in front of it. `ValueError` with the element if the parts form no tree over the text.
+    before those in front of it. `ValueError` names the element if the parts form no tree over the text.
     """
     by_id: dict[str, Part] = {}
     for part in parts:

@@ -1,10 +1,10 @@
 """Do all measures equal those of ir_measures and trec_eval? `python -m benchmarks.measures DATA WORK` compares them.
 
-It takes each measure that `keystone evaluate` computes itself, on the runs of BM25, of dense search and of their
-fusion, and on a harder run. The values of each topic and the means are compared with `ir_measures` and with
-`pytrec_eval`, which holds trec_eval's own code. Measures that Keystone delegates to `ir_measures` are compared on the
-first collection. The program prints a row for each collection, and fails if a difference exceeds 1e-6. DATA and WORK
-are those of `benchmarks.collections`.
+It takes each measure that `keystone evaluate` computes itself. The runs are those of BM25, of dense search and of their
+fusion, and a harder one. The values of each topic and the means are compared with `ir_measures` and with `pytrec_eval`,
+which holds trec_eval's own code. Measures that Keystone delegates to `ir_measures` are compared on the first
+collection. The program prints a row for each collection, and fails if a difference exceeds 1e-6. DATA and WORK are
+those of `benchmarks.collections`.
 """
 
 import math
@@ -62,7 +62,7 @@ def find_largest_difference(ours: Values, peer: Values) -> float:
 
 
 def harden(scores: Scores, qrels: Grades) -> tuple[Scores, Grades]:
-    """Make a run and its judgments harder, by a rule.
+    """Make a run and its judgments harder, by fixed rules.
 
     Scores are negative and tie by threes in float32. The run lacks every fifth topic, and has one without judgments.
     The first topic has no relevant document. Grades reach from -1 up. Every fourth judgment is left out.

@@ -28,7 +28,7 @@ PEERS = {
 
 
 def measure_by_ir_measures(scores: Scores, qrels: Grades, measures: Sequence[Measure]) -> Values:
-    """Take measures by `ir_measures`. Places from below stand for scores, because its parts order ties differently."""
+    """Take measures by `ir_measures`. Places from the end stand for scores: its parts order ties differently."""
     asked = {
         str(m): m.delegated or str(m).replace(m.family, PEERS[str(FAMILIES[m.family].function)][0], 1) for m in measures
     }
@@ -48,7 +48,7 @@ def sort_documents(scores: Mapping[str, float]) -> list[str]:
 
 
 def measure_by_trec_eval(scores: Scores, qrels: Grades, measures: Sequence[Measure]) -> Values:
-    """Take those measures that trec_eval has, by its own code. A topic that the run lacks counts 0 (trec_eval -c)."""
+    """Take those measures that trec_eval has, with its own code. A topic that the run lacks counts 0 (trec_eval -c)."""
     values: dict[str, dict[str, float | None]] = {topic: {} for topic in (*qrels, MEAN)}
     for level in {measure.relevant_from for measure in measures}:
         names = {str(one): name for one in measures if one.relevant_from == level and (name := name_in_trec_eval(one))}

@@ -1,7 +1,7 @@
 """The cost of each preset: the calls and the prompt tokens of a narrative, beside those of the paper's graded preset.
 
-The model is one by rules that follows every prompt (`tests.support.models.reading_model`). It makes a query from each
-sentence of a narrative. Its replies are short, so prompts alone are counted.
+A program stands for the model and follows every prompt by rules (`tests.support.models.reading_model`). It makes a
+query from each sentence of a narrative. Its replies are short, so prompts alone are counted.
 """
 
 import tempfile

@@ -1,6 +1,6 @@
 """Answers to squality questions by a language model, for each reader at equal tokens of evidence.
 
-`python -m benchmarks.reader_answers READER OUT` writes the requests of the model as batch files below `OUT/READER`, and
+`python -m benchmarks.reader_answers READER OUT` writes the requests of the model as batch files below `OUT/READER`. It
 ends with exit code 3 as long as replies are missing. Once it has all replies, it writes `OUT/READER.jsonl`: for each
 question the answer, its evidence and the tokens. `python -m benchmarks.reader_answers OUT` prints the table: ROUGE-L of
 answers and contexts against the best reference, with 95 % bootstrap intervals of the difference from `plain`.
@@ -44,7 +44,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "disco_rag": {"chunks": 4},
     "graphreader": {"nodes": 2, "functions": 4},
 }
-"""The settings of each reader, small because every reply is written by reading."""
+"""The settings of each reader. They are small, because somebody reads each prompt to write its reply."""
 
 
 def choose_questions() -> list[AskedStory]:

@@ -104,7 +104,7 @@ def average_by_story(questions: Sequence[AskedStory], overlaps: Sequence[Overlap
 
 
 def rows() -> list[Row]:
-    """A row for each reader; without the collection there is none."""
+    """A row for each reader; there are none without the collection."""
     if not SQUALITY.exists():
         return []
     sources, questions = open_sources(), read_questions()

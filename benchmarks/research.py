@@ -1,4 +1,4 @@
-"""(g) Research agents side by side: sixteen take about as long as one, because the model's latency is the time."""
+"""(g) Research agents side by side: sixteen take about as long as one, because they mostly wait for the model."""
 
 import asyncio
 import json

@@ -1,10 +1,10 @@
-"""Section trees against the real headings of ibm-claims-wiki: the share of headings that stand at their place.
+"""Section trees against the real headings of ibm-claims-wiki: the share of headings that are in their place.
 
-The articles come without their heading lines, but with the place of each heading. So the benchmark puts the lines
-back, in the forms of `FORMS`: as MS MARCO V2.1 has them (lines of the text and a flat list beside it), and as Markdown,
-wikitext and HTML. A heading counts as placed if the tree has a heading of exactly its span, and of its level if the
-markup gives levels. Counted are headings with text below them: trees leave out empty ones and back matter. The peer
-takes the first line that equals each heading.
+The articles come without their heading lines, but with the place of each heading. So the benchmark puts the lines back,
+in the forms of `FORMS`: Markdown, wikitext, HTML, and that of MS MARCO V2.1 (lines of the text and a flat list beside
+it). A heading counts as placed if the tree has a heading of exactly its span, and of its level if the markup gives
+levels. Only headings with text below them count: trees leave out empty ones and back matter. The peer takes the first
+line that equals each heading.
 """
 
 import re
@@ -44,8 +44,9 @@ class Case:
 class Form:
     """How an article gets its headings: the markup around each one, and for lists the state of text and list.
 
-    `mark` is repeated once a level. `contents` puts a table of contents in front. `copies` says how often the list has
-    each heading. If `joined` is set, a line break after a sentence is a blank, as in segments of MS MARCO V2.1.
+    `mark` is repeated once for each level. `contents` puts a table of contents in front. `copies` says how often the
+    list has each heading. If `joined` is set, a line break after a sentence becomes a blank, as in segments of MS MARCO
+    V2.1.
     """
 
     format: str = "headings"
@@ -150,7 +151,7 @@ def share_first_lines(name: str, articles: Sequence[tuple[Document, list[Section
 
 
 def rows() -> list[Row]:
-    """A row for each form; without the collection there is none."""
+    """A row for each form; there are none without the collection."""
     if not CORPUS.exists():
         return []
     articles = list(read_articles())

@@ -1,7 +1,7 @@
 """`keystone serve` beside Pyserini's own server (1.6) on the same passages: 64 clients and 2,000 queries.
 
-All servers run at the same time and take turns: ours with one process, ours with `WORKERS`, and Pyserini's. That has
-one process, whose requests wait for each other in one thread.
+All servers run at the same time and take turns: ours with one process, ours with `WORKERS`, and Pyserini's. Pyserini's
+server has one process, which answers one request after another in one thread.
 """
 
 import asyncio

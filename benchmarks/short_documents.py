@@ -1,6 +1,6 @@
 """(e) Growth to five million short documents, of 20 words: processor time of a further document, and peak memory.
 
-The index has no embeddings, of which each would take more than a hundred times as long.
+The index has no embeddings, because each of them would take more than a hundred times as long.
 """
 
 import random
@@ -18,7 +18,7 @@ from benchmarks.table import Row, compare_costs
 from benchmarks.texts import iterate_passages
 
 BUILDS = {10_000: 3, 100_000: 3, 300_000: 3, 1_000_000: 3, 5_000_000: 1}
-"""How often an index of so many documents is built, in turns. The least processor time counts."""
+"""How often an index of each size is built. The sizes take turns, and the least processor time counts."""
 WORDS = 20
 MOST_MEMORY_BYTES = 1e9
 LARGEST_GROWTH = 1.1
@@ -54,7 +54,7 @@ def rows() -> list[Row]:
 
 
 def _list_texts() -> Iterator[str]:
-    """Texts of 20 words of the installed packages, over and over, each time in other pieces."""
+    """Texts of 20 words from the installed packages, over and over, each time cut in other places."""
     for turn in range(WORDS):
         for passage in iterate_passages():
             words = passage.split()

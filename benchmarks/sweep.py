@@ -43,5 +43,5 @@ def measure(name: str) -> Row:
 
 
 def rows() -> list[Row]:
-    """A row for each collection; without the collections there is none."""
+    """A row for each collection that is there."""
     return [measure(name) for name in ("cisi", "scifact") if (DATA / name).exists()]

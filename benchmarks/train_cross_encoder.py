@@ -1,9 +1,9 @@
 """Training of a cross-encoder in PyTorch: `python train_cross_encoder.py PAIRS MODEL TOKENS` changes MODEL's weights.
 
 Each line of PAIRS is a query, a relevant passage and another one, and the loss is that of their order (RankNet; Burges
-et al., 2005). One pass over the pairs, AdamW, with a rate that rises and falls linearly. TOKENS cuts each input. There
-is no dropout, whose random numbers cost more than half of the time on a processor. A processor with AMX computes
-products in bfloat16.
+et al., 2005). AdamW makes one pass over the pairs, with a rate that rises and falls linearly. Each input is cut to
+TOKENS tokens. There is no dropout: on a processor, its random numbers would cost more than half of the time. A
+processor with AMX computes products in bfloat16.
 """
 
 import json

@@ -17,9 +17,9 @@ from benchmarks.texts import read_passages
 CASES = ((10_000, "all", "embeddings"), (10_000, "none", "no embeddings"), (100_000, "none", "no embeddings"))
 """The number of documents, the option `--dense`, and what it means."""
 STEP = 100
-"""One document in so many changes."""
+"""One document in this number changes."""
 UPDATES = 5
-"""The updates of which the median counts."""
+"""The number of updates; their median counts."""
 LEAST_RATIO = 1 / 0.03
 
 

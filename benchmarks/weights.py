@@ -1,10 +1,10 @@
 """What several systems gain: `python -m benchmarks.weights DATA WORK BGE SPLADE` prints a table for each collection.
 
-DATA is that of `benchmarks.collections`. WORK keeps indexes, which hold MiniLM, the set of vectors `bge` of the
-checkpoint BGE and the impacts `splade` of the checkpoint SPLADE; what is there already is not made again. The query is
-the whole narrative. The rows are each system, each pair, and all of them: nDCG@10 and R@100 by RRF and by scores with
-equal weights, and with chosen weights, beside the p-value of a paired t-test of nDCG@10 against RRF of BM25 and MiniLM.
-Chosen weights are measured on topics that had no part in the choice.
+DATA is that of `benchmarks.collections`. WORK keeps indexes, and what is there already is not made again. They hold
+MiniLM, the set of vectors `bge` of the checkpoint BGE and the impacts `splade` of the checkpoint SPLADE. The query is
+the whole narrative. The rows are each system, each pair, and all of them. The columns are nDCG@10 and R@100 by RRF, by
+scores with equal weights, and with chosen weights. Each has the p-value of a paired t-test of nDCG@10 against RRF of
+BM25 and MiniLM. Chosen weights are measured on topics that had no part in the choice.
 """
 
 import sys

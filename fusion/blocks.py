@@ -1,10 +1,10 @@
 """Overlapping blocks of a ranking, so that sorting each block by itself sorts the whole.
 
-Every two documents stand together in at least one block. So if the same true order sorts each block, the order by won
-comparisons is the true order. A caller can sort all blocks at the same time. Two designs give such blocks of groups of
-neighbours. In one, every two of n groups are a block. In the other, the blocks are the lines of an affine plane of
-prime order p: p^2 + p blocks of p groups. The module takes the design with fewer blocks. The idea of one pass over a
-block design comes from Dedov, JointRank: Rank Large Set with Single Pass (2025).
+Any two documents share at least one block. So if the same true order sorts each block, the order by won comparisons is
+the true order. A caller can sort all blocks at the same time. Two designs give such blocks of groups of neighbours. In
+one, any two of n groups form a block. In the other, the blocks are the lines of an affine plane of prime order p: p^2 +
+p blocks of p groups. The module takes the design with fewer blocks. The idea of one pass over a block design comes from
+Dedov, JointRank: Rank Large Set with Single Pass (2025).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ LARGEST_PRIME = 31
 
 
 def make_blocks(documents: int, size: int) -> list[list[int]]:
-    """Make blocks of at most `size` places, 2 or more, such that every two of `documents` places share a block.
+    """Make blocks of at most `size` places, 2 or more, such that any two of `documents` places share a block.
 
     The places in a block ascend. There is no block if there are fewer than two documents.
     """
@@ -36,7 +36,7 @@ def make_blocks(documents: int, size: int) -> list[list[int]]:
 
 
 def _list_lines(p: int) -> list[list[int]]:
-    """List the lines of the affine plane of prime order p. Its p^2 points are numbered, and two share one line."""
+    """List the lines of the affine plane of prime order p. Its p^2 points are numbered; any two share one line."""
     sloped = [[x * p + (slope * x + start) % p for x in range(p)] for slope in range(p) for start in range(p)]
     return [*sloped, *([x * p + y for y in range(p)] for x in range(p))]
 

@@ -1,9 +1,9 @@
 """How many rows of a ranking to keep: the probability that each is relevant, and the cut where expected F1 is best.
 
 Probabilities come from a calibration, which is fitted on judged topics, or from a mixture of the scores of one ranking.
-A calibration is a logistic model of a row's place and score, as by Platt ("Probabilistic outputs for support vector
-machines", 1999); with several systems, also of its place and score in the list of each. All functions look at one
-ranking, its rows best first.
+A calibration is a logistic model of a row's place and score, as in Platt ("Probabilistic outputs for support vector
+machines", 1999). With several systems, it also reads the row's place and score in the list of each. All functions look
+at one ranking, its rows best first.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -23,13 +23,13 @@ LEAST_TOP_PROBABILITY = 0.05
 GRADE_RATIOS = (0.24, 0.57, 2.0, 4.0)
 """How much likelier a grade of 0 to 3 is for a relevant document than for another one.
 
-Measured on the 10,284 pairs of TREC RAG 2025 that UMBRELA and NIST judged; relevant from NIST's grade 2, and
-UMBRELA's grade 4 as 3.
+Measured on the 10,284 pairs of TREC RAG 2025 that UMBRELA and NIST judged. A document counts as relevant from NIST's
+grade 2 on, and UMBRELA's grade 4 counts as 3.
 """
 FEATURES = ("bias", "log rank", "log rank squared", "share of the first score", "standing", "step down")
 """What describes a row. Its standing is its score between the last one (0) and the first one (1)."""
 SYSTEM_FEATURES = ("log rank", "score")
-"""What describes a row by the list of each system, if there are several."""
+"""What describes a row in the list of each system, if there are several."""
 _STARTS = (0.02, 0.1, 0.3)
 """The shares of relevant rows from which the fit of a mixture starts."""
 _RIDGE = 1e-3
@@ -37,7 +37,7 @@ _RIDGE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """The rows of each of ten equal bins of probability: how many, their mean probability, their share of relevant."""
+    """The rows of each of ten equal bins of probability: their number, mean probability and share of relevant ones."""
 
     rows: NDArray[np.int64]
     probability: Floats
@@ -52,7 +52,7 @@ class Reliability:
 def expect_f1(probabilities: Floats) -> Floats:
     """Expect the set F1 of the first k rows for each k from 0: float64[rows + 1], exact in O(rows squared).
 
-    `probabilities` (float64[rows]) are of independent events; documents outside of the ranking count as not relevant.
+    The events of `probabilities` (float64[rows]) are independent. Documents outside of the ranking are not relevant.
     Source: Ye et al., "Optimizing F-measure: A Tale of Two Approaches", ICML 2012.
     """
     number = len(probabilities)
@@ -69,7 +69,7 @@ def expect_f1(probabilities: Floats) -> Floats:
 def _count_relevant(probabilities: Floats) -> Iterator[Floats]:
     """Yield how probable each number of relevant rows is among all rows, all but the last one, and so on to one row.
 
-    Only every so many are kept on the way, and those between are made again, so memory grows by rows to the power 1.5.
+    Only some are kept on the way, and those between are made again. So memory grows by rows to the power 1.5.
     """
 
     def add_rows(counts: Floats, own: Floats) -> list[Floats]:
@@ -82,7 +82,7 @@ def _count_relevant(probabilities: Floats) -> Iterator[Floats]:
 
 
 def cut_by_f1(probabilities: Floats) -> int:
-    """Find the fewest first rows whose expected F1 is best: 1 or more, and 0 of no rows."""
+    """Find how many first rows have the best expected F1, the fewest at a tie: 1 or more, or 0 without rows."""
     return int(np.argmax(expect_f1(probabilities))) if len(probabilities) else 0
 
 
@@ -93,7 +93,7 @@ def cut_by_precision(probabilities: Floats, precision: float) -> int:
 
 
 def cut_by_budget(rankings: Sequence[Floats], rows: int) -> list[int]:
-    """Share `rows` among rankings: those with the highest probabilities. Among equals, earlier rankings go first."""
+    """Share `rows` among rankings: the most probable rows stay. Among equals, earlier rankings go first."""
     owners = np.repeat(np.arange(len(rankings)), [len(one) for one in rankings])
     first = np.argsort(-np.concatenate([np.zeros(0), *rankings]), kind="stable")[:rows]
     return [int(rows) for rows in np.bincount(owners[first], minlength=len(rankings))]
@@ -112,7 +112,7 @@ def make_monotone(values: Floats) -> Floats:
 
 
 def describe_rows(scores: Floats) -> Floats:
-    """Describe each row by `FEATURES`, which no scale of the scores (float[rows], falling) changes much: float64."""
+    """Describe each row by `FEATURES`, which hardly depend on the scale of scores (float[rows], falling): float64."""
     rank = np.log(np.arange(1, len(scores) + 1))
     first, last = (scores[0], scores[-1]) if len(scores) else (0.0, 0.0)
     share = scores / first if first > 0 else np.ones(len(scores))
@@ -180,9 +180,9 @@ def weigh_by_grades(probabilities: Floats, grades: Floats) -> Floats:
 def separate_scores(scores: Floats) -> Floats | None:
     """Compute the probability of each row by a mixture of the scores: float64[rows]. None if no mixture fits.
 
-    Relevant rows have a normal density, others an exponential one from the lowest score, truncated to the range of the
-    scores (Arampatzis et al., "Where to stop reading a ranked list?", SIGIR 2009). The probability never grows from row
-    to row. The best of several starts of expectation maximisation counts.
+    Relevant rows have a normal density, others an exponential one from the lowest score. Both are truncated to the
+    range of the scores (Arampatzis et al., "Where to stop reading a ranked list?", SIGIR 2009). The probability never
+    grows from row to row. The best of several starts of expectation maximisation counts.
     """
     if len(scores) < 10 or scores[0] <= scores[-1]:
         return None
@@ -227,7 +227,8 @@ def measure_top_error(
 ) -> float:
     """Measure the calibration error of the rows whose probability is `least` or more, in bins of equally many rows.
 
-    Most rows of a deep ranking have probabilities near 0, which make the error over all rows small. 0 without a row.
+    Most rows of a deep ranking have probabilities near 0, which make the error over all rows small. If there is no such
+    row, the result is 0.
     """
     order = np.argsort(probabilities, kind="stable")
     order = order[probabilities[order] >= least]

@@ -54,8 +54,8 @@ def fuse_systems(
 ) -> Rankings:
     """Stage 1: fuse the rankings of several systems into one hybrid ranking for each query.
 
-    All systems have the same queries in the same order (Keystone-Docs RAG, section 2.3.1). `weights` stand beside
-    `systems` (None: all 1).
+    All systems have the same queries in the same order (Keystone-Docs RAG, section 2.3.1). `weights` has one weight for
+    each of `systems` (None: all 1).
     """
     ids = systems[0].query_ids
     members = [[(system, query) for system in range(len(systems))] for query in range(len(ids))]
@@ -98,7 +98,7 @@ class FusionSettings:
     norm: str | None = None
     """A key of `keystone.fusion.methods.NORMS`. None: `min-max` for methods that look at scores."""
     parameters: Mapping[str, float] = field(default_factory=dict)
-    """The method's parameters by name. The method's own defaults stand for the others."""
+    """The method's parameters by name. Those left out have the method's defaults."""
 
 
 def fuse(rankings: Sequence[Ranked], groups: Groups, settings: FusionSettings | None = None) -> Rankings:
@@ -130,11 +130,11 @@ def combine_systems(
 
     This is the convex combination TM2C2 of Bruch, Gai and Ingber (TOIS 2023, section 4), up to a constant for each
     query. `lowest` is the score below which a system cannot score, such as 0 for BM25. The value max is the highest
-    score of the list. A document that a list lacks has the score `absent`, and so adds 0. That is the last score of a
-    list as long as its system's depth, which is cut there, and else `lowest`.
+    score of the list. A document that a list lacks has the score `absent`, and so adds 0. If the list is as long as its
+    system's depth, it was cut there, and `absent` is its last score. Otherwise `absent` is `lowest`.
 
-    All systems have the same queries in the same order; `weights`, `lowest` and `depths` stand beside `systems`. The
-    result keeps the first `depth` documents. Scores are float64.
+    All systems have the same queries in the same order; `weights`, `lowest` and `depths` have one value for each of
+    `systems`. The result keeps the first `depth` documents. Scores are float64.
     """
     ids = systems[0].query_ids
     settings = FusionSettings("sum", depth, "none")
@@ -151,7 +151,7 @@ def combine_systems(
 
 
 def _scale_scores(rankings: Rankings, weight: float, lowest: float, depth: int) -> RankedLists:
-    """Turn each score into the share of `combine_systems`. A list whose scores are all `lowest` adds 0."""
+    """Turn each score into its share of the sum of `combine_systems`. A list whose scores are all `lowest` adds 0."""
     counts = np.diff(rankings.offsets)
     held = counts[counts > 0]
     scores = rankings.scores.astype(np.float64)

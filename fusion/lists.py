@@ -186,9 +186,9 @@ class Hits:
     def add_absent_documents(self) -> "Hits":
         """Add a row for each document that a list of its group lacks, and score all rows by Borda's points.
 
-        In a group of c documents, each list gives c points to its first document, c - 1 to its second and so on.
-        The documents that a list of n lacks share the remaining points: each gets (c - n + 1) / 2. They stand at rank
-        n + 1 (Aslam and Montague, SIGIR 2001).
+        In a group of c documents, each list gives c points to its first document, c - 1 to its second and so on. The
+        documents that a list of n lacks share the remaining points: each gets (c - n + 1) / 2. They have rank n + 1
+        (Aslam and Montague, SIGIR 2001).
         """
         lists = np.diff(self.lists.groups)[self.groups]
         start, first = offsets_of(lists)[:-1], self.lists.groups[self.groups]

@@ -174,7 +174,7 @@ def log_isr(hits: Hits) -> Floats:
 
 
 def logn_isr(hits: Hits, sigma: float = 0.01) -> Floats:
-    """Logarithmic ISR, above 0 also for one list: ln(n + sigma) times sum 1 / r^2 (Mourao et al., CMIG 2015)."""
+    """Logarithmic ISR, above 0 even for one list: ln(n + sigma) times sum 1 / r^2 (Mourao et al., CMIG 2015)."""
     factor: Floats = np.log(hits.counts + sigma)
     return factor * hits.sum_by_document(1 / hits.ranks**2)
 
@@ -210,10 +210,10 @@ def w_bordafuse(hits: Hits) -> Floats:
 def condorcet(hits: Hits) -> Floats:
     """Condorcet-fuse: the place in a sort by majority votes (Montague and Aslam, CIKM 2002).
 
-    Of two documents, a list votes for the one that it ranks higher. A document that it lacks is below all others.
-    The side with more weight wins. A merge sort by these votes begins from the weighted Borda count, so drawn votes
-    keep that order. The first of c documents scores c, the last one 1. (ranx gives a drawn vote to the document that
-    it compares first.)
+    A list votes for the document that it ranks higher of two. A document that it lacks is below all others. The side
+    with more weight wins. A merge sort by these votes begins from the weighted Borda count, so drawn votes keep that
+    order. The first of c documents scores c, the last one 1. (ranx gives a drawn vote to the document that it compares
+    first.)
     """
     from keystone.fusion.loops import sort_by_majority
 
@@ -229,7 +229,7 @@ def condorcet(hits: Hits) -> Floats:
 
 
 def frequency(hits: Hits, k: float = 60, top: float = 20) -> Floats:
-    """Frequency: the number of lists with a document in their first `top`; ties by RRF (Keystone-Docs RAG, 2.5).
+    """Frequency: the number of lists with a document in their first `top`; RRF breaks ties (Keystone-Docs RAG, 2.5).
 
     The score is that number plus a fraction below 1, which is larger for a higher place by RRF. So scores alone give
     the order.
@@ -333,7 +333,7 @@ def find_impossible_setting(
     if uneven and not asked.weighted:
         weighted = ", ".join(name for name, other in METHODS.items() if other.weighted)
         expected = f"equal weights, or a method among {weighted}"
-        return "weights", f"found different weights, but method {method!r} has none; expected {expected}"
+        return "weights", f"found different weights, but method {method!r} takes none; expected {expected}"
     for name, value in parameters.items():
         if name not in asked.parameters:
             expected = f"one of {', '.join(asked.parameters)}" if asked.parameters else "none"

@@ -58,7 +58,7 @@ class TopSettings:
     wave: int | None = None
     """The most pairs in a wave, or documents if `grid`, 1 or more. None: one wave of all pairs."""
     grid: bool = False
-    """Whether a wave holds all open pairs of its documents."""
+    """Whether a wave contains all open pairs of its documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def find_top(
 
 
 def extend_top(top: Top, grades: Floats, k: int) -> Top:
-    """Find the top k of the documents of `top`, itself a top k, and of further ones, which stand behind them.
+    """Find the top k of the documents of `top`, itself a top k, and of further documents, numbered after them.
 
     `grades` are float64[queries, further documents], NaN where grading failed. A document that is not among the first k
     of `top` cannot be among the first k of more documents. So the caller need not grade it further.

@@ -90,7 +90,7 @@ class UnknownForm(WrongReply):
 
 
 class TurnedAway(Exception):
-    """A busy server took no request; it asks for `wait` seconds, or names none. Or it was not `reached` at all."""
+    """A busy server turned a request away; it may ask for `wait` seconds. Or it was not `reached` at all."""
 
     def __init__(self, message: str, wait: float | None = None, reached: bool = True) -> None:
         super().__init__(message)

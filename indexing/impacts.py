@@ -67,7 +67,7 @@ def write_impacts(
 def encode_impacts(texts: Texts, one: ImpactSet, shards: Path, effort: Effort, rows: Rows | None = None) -> list[Path]:
     """Encode the documents of some rows, or all, into files in the folder `shards`, and list these in order.
 
-    Files that an earlier try has written stay. Before a long work, `effort.foretell` receives what it will take.
+    Files that an earlier try has written stay. Before long work, `effort.foretell` receives what it will take.
     `UserError` as from `open_sparse_encoder`.
     """
     offsets = _find_offsets(texts)
@@ -82,7 +82,7 @@ def encode_impacts(texts: Texts, one: ImpactSet, shards: Path, effort: Effort, r
 
     step = f"Encoding documents by {one.label}"
     if missing:
-        open_impact_encoder(one)  # a trial shall not measure how long it loads
+        open_impact_encoder(one)  # a trial must not measure how long it loads
         foretell(step, sum(map(len, missing)), effort, measure)
     with effort.progress(step, len(rows)) as tick:
         for name, own in parts.items():
@@ -152,7 +152,7 @@ def _join_older(older: OlderImpacts, one: ImpactSet, files: list[Path]) -> NDArr
 
 
 def join_weights(owners: NDArray[np.int32], weighted: list[Weighted]) -> Impacts:
-    """Join the weights of texts, whose owners are given in ascending order, to impacts: the greatest of each owner."""
+    """Join the weights of texts, whose owners are given in ascending order, into the greatest impacts of each owner."""
     rows = np.repeat(owners, [len(entries) for entries, _ in weighted])
     entries = np.concatenate([np.empty(0, np.int32), *(own for own, _ in weighted)])
     impacts = quantise(np.concatenate([np.empty(0, np.float32), *(own for _, own in weighted)]))

@@ -45,13 +45,13 @@ class Recall:
     """What a build measured of a FAISS index (`keystone.indexing.vectors.recall`)."""
 
     at_10: float
-    """The share of the exact 10 nearest vectors that a search finds, in the mean over the queries."""
+    """The share of the exact 10 nearest vectors that a search finds, averaged over the queries."""
     at_100: float
     """The same share of the exact 100 nearest vectors."""
     queries: int
     """The number of sampled vectors that were the queries; 0 for an exact index."""
     bytes: float
-    """The size of the index's files, in bytes a vector."""
+    """The size of the index's files, in bytes per vector."""
     parameters: str
     """The search parameters that the build has chosen, such as `nprobe=16`; empty for FAISS's and Keystone's own."""
     wanted: float | None = None
@@ -81,7 +81,7 @@ class VectorSet:
 class ImpactSet:
     """A set of impacts of an index: the learned sparse encoder that made them, and the digest of its files.
 
-    `prompted` says that texts and queries stand after the prompts of the checkpoint. It is false in an index by an
+    `prompted` says that the prompts of the checkpoint come before texts and queries. It is false in an index by an
     older version, which left prompts out, and for a checkpoint without prompts. Only a `PlaidSet` has `lengths`.
     """
 
@@ -106,7 +106,7 @@ class ImpactSet:
 
 
 PlaidSet = ImpactSet
-"""A PLAID index of the tokens' vectors. `prompted` is false only if texts stand after markers alone.
+"""A PLAID index of the tokens' vectors. `prompted` is false only if markers alone come before texts.
 
 `lengths` names those that older versions read otherwise. If it is empty, texts are read as these versions did.
 """
@@ -124,9 +124,9 @@ class Index:
     documents: int | None
     """The number of documents; None if the engine does not tell it."""
     left_out: dict[str, int]
-    """The number of the corpus's records that are no documents, by kind."""
+    """The number of the corpus's records that are not documents, by kind."""
     cut: int
-    """The number of documents, or of passages, longer than the window: their vectors stand for the beginning."""
+    """The number of documents, or of passages, longer than the window: their vectors cover only the beginning."""
     faiss: str | None
     """The kind of the FAISS index; None if there is none."""
     at: dict[str, str] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class Index:
         return self.documents
 
     def __bool__(self) -> bool:
-        """Return true, also for an index of unknown length."""
+        """Return true, even for an index of unknown length."""
         return True
 
     def _repr_html_(self) -> str:
@@ -297,7 +297,7 @@ class Index:
 
     @property
     def offsets(self) -> Path:
-        """The file that says which passages are whose; it exists if `passages` is true and any set holds all texts."""
+        """The file that maps documents to passages; it exists if `passages` is true and any set holds all texts."""
         return self.folder / "passages.npy"
 
     @property
@@ -312,7 +312,7 @@ class Index:
 
 
 def open_index(folder: Path) -> Index:
-    """Read the description in an index folder. `UserError` if the folder is no index, or has another layout."""
+    """Read the description in an index folder. `UserError` if the folder is not an index, or has another layout."""
     try:
         found = orjson.loads((folder / "index.json").read_bytes())
         if found["format"] != FORMAT:
@@ -343,7 +343,7 @@ def describe_languages(index: Index) -> dict[str, Any]:
 
 
 def hold_open(index: Index) -> Index:
-    """Return the same index, whose parts stay open once opened, also when the folder holds another index.
+    """Return the same index, whose parts stay open once opened, even when the folder holds another index.
 
     An index whose documents are elsewhere is returned as it is.
     """

@@ -38,7 +38,7 @@ Hits = list[tuple[int, float]]
 
 
 def settle_plaid(model: str) -> PlaidSet:
-    """Describe a PLAID index by its model, one of late interaction, else `UserError`; also as `import_plaid`."""
+    """Describe a PLAID index by its model of late interaction. `UserError` for another model, and as `import_plaid`."""
     import_plaid()
     checkpoint = read_checkpoint(str(Path(model).resolve()) if Path(model).is_dir() else model)
     if not is_late(checkpoint):

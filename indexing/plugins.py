@@ -15,10 +15,10 @@ PREFIX = "keystone."
 class OpenTable(Mapping[str, Row], Generic[Row]):
     """The rows of Keystone by name, and those that other packages add in a group of entry points.
 
-    A package is imported when its row is asked for; listing the names imports nothing. `UserError`, with the name of
-    the package, for a row that cannot be loaded or is not of type `kind`, and for a name that two rows have.
-    `reserved` lists other names that no package may take. If `classes` is true, a row is a class that extends `kind`.
-    `name_of` returns the name that a row has in itself; None if it has none.
+    A package is imported when its row is asked for; listing the names imports nothing. `UserError` names the package if
+    a row cannot be loaded or is not of type `kind`, or if two rows have one name. `reserved` lists other names that no
+    package may take. If `classes` is true, a row is a class that extends `kind`. `name_of` returns the name that a row
+    has in itself; None if it has none.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ def build_store(documents: Iterable[Document], folder: Path, progress: Progress 
     """Write the documents to a new folder; returns their number.
 
     The ids of all documents satisfy `is_id`. If several documents share an id, the store keeps the first; `report`
-    receives the others after the last document, and `documents.jsonl` holds them without use. `UserError` if there is
+    receives the others after the last document, and `documents.jsonl` still has them, unused. `UserError` if there is
     no document. Memory: one document at a time, then about 25 bytes per document for sorting.
     """
     folder.mkdir(parents=True)

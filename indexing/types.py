@@ -24,7 +24,7 @@ def is_id(name: str, longest: int = LONGEST_ID) -> bool:
 
 
 def has_lone_surrogate(text: str) -> bool:
-    """Tell whether a text holds half of a surrogate pair, so that it is no Unicode."""
+    """Tell whether a text holds half of a surrogate pair, so that it is not Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -129,7 +129,7 @@ class Embedding:
     """An embedding model: a checkpoint, or, if `url` is given, one behind an OpenAI-compatible endpoint.
 
     `window` is the number of tokens that the model takes; if it is None, the checkpoint or the endpoint says it. Each
-    prefix stands before each text. `key_env` names the environment variable that holds the endpoint's key. If
+    prefix comes before each of its texts. `key_env` names the environment variable that holds the endpoint's key. If
     `dimensions` is given, only so many of the first numbers of each vector count (Matryoshka). `weights` is the digest
     of the checkpoint's files; the embedded models have none. `backend` is `VLLM` if vLLM's engine runs the checkpoint.
     """

@@ -7,7 +7,7 @@ _MARKS = (
     "\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0903\u093a-\u093c\u093e-\u094f\u0962\u0963\u0981-\u0983\u09bc\u09be-\u09cd"
     "\u09d7\u0c00-\u0c04\u0c3c\u0c3e-\u0c56\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 )
-"""Accents, and the vowel signs of Arabic, Devanagari, Bengali, Telugu and Thai, which `re` takes for no letters."""
+"""Accents, and the vowel signs of Arabic, Devanagari, Bengali, Telugu and Thai, which are not letters to `re`."""
 _REST = rf"[^\W_]*(?:[{_MARKS}][^\W_]*)*"
 
 WORD = re.compile(rf"[^\W\d_]{_REST}(?:['\u2019-][^\W_]{_REST})*")
@@ -55,7 +55,7 @@ def find_stems(text: str) -> set[str]:
 
 
 def list_stems(text: str) -> list[str]:
-    """List the stems of a text's content words, in order. Of a script without spaces, these are pairs of letters."""
+    """List the stems of a text's content words, in order. For a script without spaces, these are pairs of letters."""
     words = find_content_words(text)
     if not text.isascii() and _UNSPACED.search(text):
         words = [piece for word in words for piece in _cut_unspaced(word)]

@@ -157,7 +157,7 @@ def renew_rows(index: Index, store: Store, rankings: Rankings) -> Rankings:
 def open_sparse(index: Index, store: Store, bm25: Bm25 = BM25) -> Sparse:
     """Open the BM25 search of an index and its `store`, to which a REST search adds what it finds.
 
-    `UserError` if the backend cannot, or not with `bm25`.
+    `UserError` if the backend cannot open it, or cannot score with `bm25`.
     """
     opener = _resolve(index, "sparse")
     made_here = BACKENDS[index.backend].counts_words
@@ -169,9 +169,9 @@ def open_sparse(index: Index, store: Store, bm25: Bm25 = BM25) -> Sparse:
 def open_dense(index: Index, parameters: str = "", score: PassageScore = BEST_PASSAGE) -> Dense:
     """Open the dense search of an index that holds vectors of all documents, or of all their passages.
 
-    `parameters` sets an inexact index, such as `nprobe=16`. `score` combines the scores of a document's passages, if
-    the index has any. `UserError` for a backend that is unknown or searches no vectors, for impossible parameters, and
-    if the backend cannot open the index.
+    `parameters` are those of an inexact index, as in `nprobe=16`. `score` combines the scores of a document's passages,
+    if the index has any. `UserError` for a backend that is unknown or searches no vectors, for impossible parameters,
+    and if the backend cannot open the index.
     """
     found: Dense = _resolve(index, "dense")(index, parameters, score)
     return found

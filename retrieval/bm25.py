@@ -1,6 +1,6 @@
 """Systems of the kind `bm25`: BM25 for a query, or for the question and a passage that answers it (query2doc).
 
-By pseudo-relevance feedback, the documents that a query finds first add weighted stems to the query. A term vector maps
+In pseudo-relevance feedback, the documents that a query finds first add weighted stems to the query. A term vector maps
 stems to weights. Feedback may add a stem of 2 to 20 ASCII letters or digits that occurs in at most a tenth of all
 documents. The parameters and this filter are those of Anserini's baselines. For a language other than English, the 2 to
 20 characters of a stem may be any.
@@ -223,7 +223,7 @@ def weigh_segments(
 ) -> tuple[Vectors, list[Vectors]]:
     """Weigh the words of texts, and of the segments of documents, so that their inner products are scores of BM25.
 
-    The segments are the collection, by which rare words weigh more. Each text's scores are divided by the sum of its
+    The segments are the collection, in which rare words weigh more. Each text's scores are divided by the sum of its
     weights, so that texts of any length compare. Returns float32[texts, words], and float32[segments, words] for each
     document. Entries are on a grid, so inner products are the same in any order of summation.
     """

@@ -1,6 +1,6 @@
-"""Dense search: the inner product of query and document vectors, by FAISS. Also the nearest documents of a document.
+"""Dense search: the inner product of query and document vectors, by FAISS. It also finds a document's neighbours.
 
-Dense search in a candidate pool (Keystone-Docs RAG, section 2.2): documents that a system finds for any query.
+A candidate pool (Keystone-Docs RAG, section 2.2) has the documents that another system finds for any query.
 
 Passages stand for their document: the best one (MaxP; Dai and Callan, SIGIR 2019, section 3), or the mean of the best
 few. The first passage (FirstP, the same section) may have a weight beside them.
@@ -86,7 +86,7 @@ def rank_by_found_passages(found: Rankings, offsets: Offsets, depth: int, score:
 
 
 PASSAGES_OF_A_HIT = 2
-"""For each passage that counts in a wanted hit, the passages that the first search of an inexact index asks for."""
+"""How many passages the first search of an inexact index asks for, for each one that counts in a wanted hit."""
 FEW_PRODUCTS = 200_000
 """Up to this many inner products, FAISS orders all passages sooner than a process loads Numba."""
 
@@ -103,8 +103,8 @@ def open_dense(index: Index, parameters: str, score: PassageScore) -> Dense:
 class FaissSearcher:
     """Dense search of the FAISS index that `build_dense` or `build_dense_shards` made.
 
-    `files` are those of the index in the order of rows, which stay on disk if `mapped`. `parameters` sets the search of
-    an inexact index, such as `nprobe=16`, over those that its build has `chosen`.
+    `files` are those of the index in the order of rows, which stay on disk if `mapped`. For an inexact index,
+    `parameters` such as `nprobe=16` take precedence over those that its build has `chosen`.
     """
 
     def __init__(self, files: Sequence[Path], parameters: str = "", chosen: str = "", mapped: bool = False) -> None:
@@ -159,7 +159,7 @@ def search_dense(index: Any | Sequence[Any], query_ids: Sequence[str], queries: 
 
     `index` is a FAISS index, or several FAISS indexes that hold consecutive ranges of rows. FAISS keeps arbitrary
     documents among those that tie at its last place. The function therefore fetches more until it cuts no tie. If an
-    inexact index finds fewer documents than asked, its rankings are shorter.
+    inexact index finds fewer documents, its rankings are shorter.
     """
     parts = index if isinstance(index, Sequence) else [index]
     search = bind_search(parts[0]) if len(parts) == 1 else partial(search_shards, parts)

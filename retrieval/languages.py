@@ -62,7 +62,8 @@ def fuse_languages(found: Sequence[Rankings], depth: int) -> Rankings:
     """Fuse the rankings of languages, which share no document, cut at `depth`.
 
     Each score is divided by the best one of the query in that language. So the best document of each language has the
-    score 1. Ties go to the smaller document id. Measured in benchmarks/LOG.md beside ranks and scores.
+    score 1. Ties go to the smaller document id. benchmarks/LOG.md compares this fusion with those of ranks and of
+    scores.
     """
     queries = range(len(found[0]))
     docs = [np.concatenate([one.of(i) for one in found]) for i in queries]

@@ -96,7 +96,7 @@ def _read_vectors(opened: OpenIndex, rows: Rows, encoder: "LateEncoder", maker: 
 
 
 def _list_texts(opened: OpenIndex, document: Document) -> list[str]:
-    """List the texts of which the best one gives a document its score."""
+    """List a document's texts, of which the best one gives the document its score."""
     segments = document.segments if opened.index.passages else ()
     return [document.segment_text(one) for one in segments] or list(opened.texts_of([document]))
 
@@ -153,7 +153,7 @@ def rank_texts(
     """List the rows and scores of at least `depth` documents for each query, or of all that there are.
 
     `find(places, wanted)` returns the best `wanted` texts of the queries at these places, or fewer if there are fewer.
-    `lengths` are the numbers of the queries' vectors. `offsets` say which texts are whose; None: each is a document.
+    `lengths` are the numbers of the queries' vectors. `offsets` map documents to texts; None: each text is a document.
     """
     from keystone.indexing.plaid import LEAST_SCORED
 

@@ -23,8 +23,8 @@ class RestSearcher:
     """The search of a server's index, by the server's own scores. `store` receives the documents that it finds.
 
     A server accepts texts only, and it does not tell how many documents hold a word. It gets `bm25.k1` and `bm25.b`
-    unless both are the defaults, which are its own, and `bm25.feedback` if that is set. Of an index in several
-    languages, it searches all, or one, `index.language_part`.
+    unless both are the defaults, which are its own, and `bm25.feedback` if that is set. If the index has several
+    languages, the server searches all of them, or only `index.language_part`.
     """
 
     def __init__(self, index: Index, store: RestStore, bm25: Bm25) -> None:

@@ -54,8 +54,9 @@ def search_all(
     """Search a batch of queries with each system; the result is keyed by the names of the systems.
 
     Systems of different lanes run in parallel. A query without a passage finds nothing by a system that reads passages.
-    A system that ranks what another one finds ranks the documents that this one found for any query. If the index has
-    no vectors of all documents, the documents are those that `candidates` finds. `UserError` as from the systems.
+    If a system ranks what another one finds, it ranks the documents that the other one found for any query. If the
+    index has no vectors of all documents, the documents are those that `candidates` finds. `UserError` as from the
+    systems.
     """
     known: list[tuple[System, Rankings]] = []  # a setting may be a list, so that a system has no hash
     search = partial(_search_one, opened=opened, queries=queries)

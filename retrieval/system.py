@@ -36,7 +36,7 @@ class OpenIndex:
 
 
 class System(StrictSettings):
-    """A system that ranks documents for each query; what it leaves out, `retrieval` gives."""
+    """A system that ranks documents for each query; `retrieval` gives what it leaves out."""
 
     lowest: ClassVar[float]
     """The lowest possible score. With NaN, only the ranks of the system can be fused."""
@@ -79,7 +79,7 @@ class System(StrictSettings):
         return {"method": self.kind}
 
     def identify(self) -> str | None:
-        """Identify what the settings name outside of the index, for keys of kept rankings; None if it is nothing."""
+        """Identify what the settings name outside of the index, for keys of kept rankings; None if there is nothing."""
         return None
 
     def open_parts(self, opened: OpenIndex) -> None:

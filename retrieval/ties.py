@@ -22,8 +22,8 @@ def search_past_ties(
 ) -> list[Columns]:
     """Search each of `queries` queries so deep that no hit is missing that ties with the hit at `depth`.
 
-    `search(places, wanted)` returns the best `wanted` hits of the queries at these places, or fewer if there are
-    fewer. The results are beside the queries; they may be longer than `depth`.
+    `search(places, wanted)` returns the best `wanted` hits of the queries at these places, or fewer if there are fewer.
+    The results have the order of the queries, and may be longer than `depth`.
     """
     found: dict[int, Columns] = {}
     left, wanted = list(range(queries)), depth + SPARE_HITS
@@ -44,8 +44,8 @@ def decrease_strictly(
 ) -> NDArray[np.float32]:
     """Make scores (finite, never increasing) decrease strictly in float32, by the least possible change.
 
-    No score is denormal, since some readers take such numbers for 0: so the score below 0 is -2 ** -126.
-    If `offsets` (int64[queries + 1]) are given, the scores `offsets[i]:offsets[i + 1]` of each query i decrease by
+    No score is denormal, since some readers take such numbers for 0: so the next score below 0 is -2 ** -126. If
+    `offsets` (int64[queries + 1]) are given, the scores `offsets[i]:offsets[i + 1]` of each query i decrease by
     themselves. Returns float32[len(scores)]. `ValueError` for a score that float32 cannot hold.
     """
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Requests to a model that are sent together. A request whose reply its reader refuses is sent once more."""
+"""Requests to a model that are sent together. If its reader refuses the reply, a request is sent once more."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from keystone.indexing.errors import Unusable, Waits, printable
 T = TypeVar("T")
 S = TypeVar("S")
 NO_TEXT = "(no text)"
-"""What a repair shows of a reply that has no text: some hosts refuse an empty message."""
+"""What a repair shows in place of a reply without text: some hosts refuse an empty message."""
 
 
 async def ask(
@@ -94,7 +94,7 @@ async def ask_all(model: Model, requests: Sequence[tuple[Request, Callable[[Repl
 
 
 async def run_together(work: Iterable[Callable[[], Awaitable[S]]], at_once: int = 64) -> list[S]:
-    """Run coroutines, at most `at_once` at one time; returns their results in the order of `work`.
+    """Run coroutines, at most `at_once` at the same time; returns their results in the order of `work`.
 
     The first error ends all of them. `Waits` does not: it is raised when all are done, so that the requests of all are
     in one file.

@@ -9,8 +9,8 @@ failed otherwise, or if its reply cannot be used, it is written again. If a refu
 the request is written again in that form. A message counts and names unusable replies and repeated requests, because
 the user pays for them again.
 
-The `custom_id` of a request is its key. If it is asked again because no reader could use its reply, the number of such
-replies follows after a point, so that each reply belongs to one attempt.
+The `custom_id` of a request is its key. If it is asked again because no reader could use its reply, a point and the
+number of such replies follow. So each reply belongs to one attempt.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class Batch:
         self._model, self._folder, self._cache, self._extra = model, folder, cache, extra
         self._refused: dict[str, Failure] = {}
         self._fates: dict[str, str] = {}
-        """The reason, by a request's key, why its earlier reply is missing or not used."""
+        """Why a request's earlier reply is missing or not used, by the request's key."""
         self._waiting: defaultdict[str, list[Path]] = defaultdict(list)
         """The files without replies that hold a request, by its key."""
         self._dialects: defaultdict[str, Dialect] = defaultdict(Dialect)
@@ -132,7 +132,7 @@ class Batch:
         keep_outcome(self._cache, self.name, replied, refusal)
 
     def flush(self) -> None:
-        """Write the files of requests without replies, and raise `Waits` with their names. If none is asked, return."""
+        """Write the files of requests without replies, and raise `Waits` with their names. Return if there are none."""
         if not self._asked:
             return
         with _report_write_errors(self._folder):

@@ -2,8 +2,8 @@
 
 Each file of requests becomes a job, whose replies are fetched when it has ended. `<digest>.job.json` beside the file
 keeps the server, the id of the uploaded file and the id of the job. Each is kept before the next step begins. If a
-process ends before it knows an id, the next one looks for the file among the server's files, and for a job with this
-file among its jobs. So it uploads and pays nothing twice.
+process ends before it knows an id, the next one looks for the file, or for a job with this file, at the server. So it
+uploads and pays nothing twice.
 
 The client repeats uploads and downloads, but never the creation of a job.
 """
@@ -97,7 +97,7 @@ class RequestFile:
         self._file.write(line)
 
     def finish(self) -> Path:
-        """Name the file by the digest of its requests' keys. If replies of that name exist already, number the name."""
+        """Name the file by the digest of its requests' keys. If replies of that name already exist, add a number."""
         name = stem = digest(sorted(self._keys))[:16]
         repeat = 1
         while (self._folder / f"{name}{REPLIES_SUFFIX}").exists():

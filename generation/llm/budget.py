@@ -21,9 +21,9 @@ NO_SHARES: Mapping[str, float] = {}
 class Purse:
     """The budget of a run, and the cost of its calls so far.
 
-    Before a call is sent, the most that it can cost is set aside. So the budget holds for any number of calls at one
-    time. The file keeps each cost before the call and after it. So a run that was killed continues with what is left.
-    A call that was cut off keeps what was set aside for it.
+    Before a call is sent, the most that it can cost is set aside. So any number of calls at the same time keep within
+    the budget. The file keeps each cost before the call and after it. So a run that was killed continues with what is
+    left. A call that was cut off keeps what was set aside for it.
 
     `shares` holds, for some purposes of calls, the share of the budget up to which they are paid. The rest is left to
     other purposes. `extra` are the further fields of each request.
@@ -62,7 +62,7 @@ class Purse:
         most, share = find_most_usage(request, self._extra), self._shares.get(request.purpose, 1.0)
         while not self._allows(most, share):
             if not self._open:
-                left = "" if share == 1 else ", but for the part of later steps"
+                left = "" if share == 1 else ", except the part for later steps"
                 return PaidReply(Failure(f"{BUDGET_SPENT}{left}"), sent=False)
             await self._settled.wait()
         number = len(self._costs)

@@ -38,7 +38,7 @@ _PLACE_ERRORS = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR"
 class Cache:
     """The replies in a file. A missing file is made. `UserError` if it is damaged or another program's.
 
-    If `retry` is true, requests whose reply no reader could use have none, until they get another one.
+    If `retry` is true, a reply that no reader could use counts as missing, until its request gets another one.
     """
 
     def __init__(self, path: Path, retry: bool = False) -> None:
@@ -162,7 +162,7 @@ class Cache:
                 yield key, self._read(key, reply)
 
     def _has_record(self) -> bool:
-        """Whether the file has a record of unusable replies. Files of older versions have none until one is refused."""
+        """Whether the file has a record of unusable replies. Older versions made files without the record."""
         found = self._file.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'unusable'")
         return found.fetchone() is not None
 

@@ -1,7 +1,6 @@
 """Requests and replies of OpenAI's chat completions protocol, for endpoints, batch files and vLLM alike.
 
-The forms that servers are known to have are data: `REFUSALS`, `FINISHES` and the names of parts. All functions are
-pure.
+The known forms of servers are data: `REFUSALS`, `FINISHES` and the names of parts. All functions are pure.
 """
 
 import math
@@ -32,7 +31,7 @@ MOST_TOKENS = 10**9
 CHAT, RESPONSES = "/chat/completions", "/responses"
 """The paths of the two protocols below an endpoint's URL."""
 MOST_REFUSED_SCHEMAS = 3
-"""If an endpoint refuses this number of schemas, it is sent no other one."""
+"""If an endpoint refuses this number of schemas, it is sent no more of them."""
 REFUSAL_CHARACTERS = 2**16
 """The most characters of a refusal that are searched for the field that an endpoint does not take."""
 FINISH_CHARACTERS = 100
@@ -45,7 +44,7 @@ PLAIN_REQUEST = Request("probe", (("user", "Reply with one word."),), 16)
 class PaidReply:
     """A reply to a request, or its failure, and its cost.
 
-    `note` says what is odd about its server's replies. A request that the budget does not hold is not `sent`.
+    `note` says what is odd about its server's replies. A request that exceeds the budget is not `sent`.
     """
 
     outcome: Reply | Failure
@@ -55,7 +54,7 @@ class PaidReply:
 
 
 class Backend(Protocol):
-    """A service that answers single requests, at most `at_once` of them at one time, with notes for the user.
+    """A service that answers single requests, up to `at_once` at the same time, with notes for the user.
 
     `answer` raises `UserError` if no request can be answered any more. If only this request cannot be answered, the
     outcome is a `Failure`.
@@ -99,7 +98,7 @@ class Dialect:
 
 
 FLAGS = tuple(part.name for part in fields(Dialect) if part.type is bool)
-"""The parts that an endpoint takes or not."""
+"""The parts that an endpoint either takes or refuses."""
 
 
 class Refusal(NamedTuple):
@@ -250,13 +249,13 @@ _PROMPT = re.compile(
     r"(?:has|contains) (\d{1,9}) input tokens"
     r"|(\d{1,9}) (?:in (?:the|your) (?:messages|prompt|functions)|of (?:text|tool) input|tokens from the input)"
 )
-"""The tokens of a prompt, or of its parts. vLLM also says "at least 4097 input tokens", which is no count."""
+"""The tokens of a prompt, or of its parts. vLLM also says "at least 4097 input tokens", which is not a count."""
 HUGE_TOKENS = 100_000_000
 """More tokens than any window has. An endpoint refuses a request for so many, and tells the size of its window."""
 LEAST_REPLY_TOKENS = 256
-"""The fewest tokens of a reply that is asked for once more, because the window has no room for those asked for."""
+"""The fewest tokens to which a reply is shortened if the window has no room for the tokens asked for."""
 SPARE_SHARE = 8
-"""One of so many tokens of a prompt is set aside beside it if their number is an estimate."""
+"""If the tokens of a prompt are estimated, one further token is set aside for each group of so many."""
 
 
 def find_window(message: str) -> int | None:
@@ -266,7 +265,7 @@ def find_window(message: str) -> int | None:
 
 
 def find_room(request: Request, message: str, dialect: Dialect, again: bool) -> tuple[int, str] | None:
-    """Find the tokens of a reply after an endpoint has said that its window does not hold prompt and `max_tokens`.
+    """Find how many tokens a reply may have if an endpoint says that its window does not hold prompt and `max_tokens`.
 
     If the message does not count the tokens of the prompt, they are estimated. If the reply was shortened before
     (`again`), it gets half of its tokens. Returns these tokens and a note; None for any other message, or if the prompt
@@ -314,7 +313,7 @@ def read_reply(body: Any, bound: ReplyBound) -> PaidReply:
         return PaidReply(Failure("a filter holds the reply back"), usage)
     thoughts = next((key for key in THOUGHT_KEYS if message.get(key)), None)
     if not text and finish == "stop" and thoughts:
-        notes.append(f"puts all of a reply under {thoughts!r}: thoughts are no reply")
+        notes.append(f"puts all of a reply under {thoughts!r}: thoughts are not a reply")
     if text is None and not thoughts and finish != "length":
         others = {key: value for key, value in message.items() if value and key not in ("role", "content")}
         raise (UnknownForm if others else WrongReply)(f"an answer without content{name_members(others or None)}")
@@ -380,7 +379,7 @@ def _read_content(content: Any) -> tuple[str | None, Any]:
         elif kind == "refusal":
             refusal = found.get("refusal") or kind
         elif kind not in OTHER_PARTS:
-            raise UnknownForm(f"an answer with content that is no text{name_members(found)}")
+            raise UnknownForm(f"an answer with content that is not text{name_members(found)}")
     return "".join(texts) if content else None, refusal
 
 
@@ -393,7 +392,7 @@ def _read_usage(found: Any) -> Usage:
 
 
 def count_usage(prompt: Any, cached: Any, completion: Any) -> Usage:
-    """Count the usage of one call with these tokens. A value that is no number from 0 to `MOST_TOKENS` counts as 0."""
+    """Count the usage of one call with these tokens. A value that is not a count up to `MOST_TOKENS` becomes 0."""
     numbers = (read_whole_number(one) or 0 for one in (prompt, cached, completion))
     return Usage(1, *(n if 0 <= n <= MOST_TOKENS else 0 for n in numbers))
 
@@ -406,7 +405,7 @@ class _Token(NamedTuple):
 
 
 def _read_logprobs(found: Any) -> list[_Token] | None:
-    """Read log-probabilities; None if they have another form. A null or infinite one is left out: it is impossible."""
+    """Read log-probabilities; None if they have another form. Those that are null or infinite are left out."""
     listed = found.get("content", found) if isinstance(found, dict) else found
     if not listed:
         return []

@@ -30,7 +30,7 @@ async def open_client(
 ) -> AsyncIterator["Client"]:
     """Open the model of a backend of single requests, with the cache of the settings.
 
-    With `retry`, it asks again where no reader could use a reply.
+    With `retry`, it asks again for replies that no reader could use.
     """
     with closing(Cache(settings.replies_in(folder), retry)) as cache:
         client = Client(make_keyed_name(settings.name, settings.extra), backend(), cache, settings.run_seconds)

@@ -138,7 +138,7 @@ class Command:
         try:
             text = said.decode().strip()
         except UnicodeDecodeError as error:
-            raise WrongReply(f"a reply that is no UTF-8: byte {error.start}") from None
+            raise WrongReply(f"a reply that is not UTF-8: byte {error.start}") from None
         if not text:
             raise WrongReply("exit code 0, and nothing on standard output")
         choice = {"message": {"content": text}, "finish_reason": "stop"}

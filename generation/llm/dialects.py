@@ -6,7 +6,7 @@ schema describes. So a step reads the same reply either way, and earlier steps a
 knows.
 
 Bodies for the Responses API are made of those of chat completions, and its replies become theirs. So refusals, tool
-calls, log-probabilities and bounds of replies are handled at one place. The API takes no seed. It keeps requests unless
+calls, log-probabilities and bounds of replies are handled in one place. The API takes no seed. It keeps requests unless
 they say that it must not.
 """
 
@@ -22,7 +22,7 @@ NAME = "tool"
 
 
 def write_tools(request: Request) -> dict[str, Any]:
-    """Write the fields of a body that let the model call exactly one of the functions. Empty without functions."""
+    """Write the fields of a body that let the model call exactly one of the functions, if there are any."""
     if not request.functions or request.schema is None:
         return {}
     properties: Mapping[str, Any] = request.schema["properties"]
@@ -59,8 +59,8 @@ def write_turns(messages: Sequence[Message], functions: Mapping[str, Any]) -> li
 def read_call(body: Any, request: Request) -> tuple[Any, bool]:
     """Put the JSON of a tool call in the place of the content; returns the body, and whether there was a call.
 
-    Of several calls the first one counts. Arguments that are no JSON object stay as they are, so that the step refuses
-    them with its reason.
+    If there are several calls, the first one counts. Arguments that are not a JSON object stay as they are, so that the
+    step refuses them with its reason.
     """
     try:
         choice = body["choices"][0]

@@ -62,7 +62,7 @@ class EndpointPool:
         self._open, self._idle_since = 0, self._loop.time()
 
     def begin(self) -> None:
-        """Count a request that begins. Time without requests is no time of failure."""
+        """Count a request that begins. Time without requests does not count as failure."""
         if not self._open:
             for endpoint in self.endpoints:
                 if endpoint.failing_since is not None:

@@ -60,7 +60,7 @@ from keystone.indexing.io.retry import (
 MOST_LATE_TRIES = 3
 """Tries of a request that gets no reply in time. After these, the request is at fault, not the endpoint."""
 MOST_UNKNOWN_FORMS = 2
-"""Tries of a request whose replies have an unknown form. They are paid, and the form will hardly change."""
+"""Tries of a request whose replies have an unknown form. They cost money, and the form will hardly change."""
 SHOWN_BYTES = 100
 """The first bytes of an answer that is not JSON, which the message shows."""
 CONNECT_TIMEOUT_S = 20.0
@@ -100,7 +100,7 @@ class Endpoints:
     def __init__(self, settings: ModelSettings, purse: Purse | None = None) -> None:
         self._purse = purse
         if not settings.urls:
-            raise UserError("model: no URL of an endpoint, expected such as http://localhost:8000/v1")
+            raise UserError("model: no URL of an endpoint, expected one such as http://localhost:8000/v1")
         self._model, self._extra, self._patience = settings.name, settings.extra, settings.patience_seconds
         self._pool = EndpointPool(settings)
         self._loop = asyncio.get_running_loop()
@@ -194,7 +194,7 @@ class Endpoints:
         )
 
     async def _probe(self, endpoint: Endpoint) -> Usage | None:
-        """Send an endpoint a short plain request, which the budget pays; returns its cost, or None without a reply."""
+        """Send an endpoint a short plain request, which the budget pays; returns its cost, or None if no reply came."""
         ask = partial(self._ask, endpoint, PLAIN_REQUEST)
         try:
             answered = await (self._purse.pay(PLAIN_REQUEST, ask) if self._purse else ask())

@@ -23,7 +23,7 @@ LEAST_GROWTH = 1.25
 
 @dataclass(frozen=True, slots=True)
 class CutPrompt:
-    """The tokens that a server counted for a prompt of so many characters, which has more tokens."""
+    """The tokens that a server counted for a prompt, which must have more, and the characters of the prompt."""
 
     tokens: int
     characters: int
@@ -34,7 +34,7 @@ class PromptSizes:
 
     def __init__(self) -> None:
         self._most = CutPrompt(0, 0)
-        """The most tokens of a prompt, and the characters of the longest prompt with them."""
+        """The most tokens of a prompt, and the characters of the longest prompt with that many."""
         self._shortest = 0
         """The characters of the shortest prompt with as many tokens."""
         self._densest = CutPrompt(1, 0)
@@ -68,7 +68,7 @@ class PromptSizes:
 
 
 class Model(Protocol):
-    """A language model. All calls of `complete` at one time share its capacity."""
+    """A language model. All calls of `complete` at the same time share its capacity."""
 
     name: str
 

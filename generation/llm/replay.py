@@ -22,7 +22,7 @@ from keystone.indexing.io.writing import write_whole
 async def open_backend(settings: ModelSettings, folder: Path, retry: bool = False) -> AsyncIterator[OpenModel]:
     """Open the model of recorded replies and of the replies in the cache. `UserError` for `retry`: it asks nobody."""
     if retry:
-        raise UserError("model.backend: found 'replay', which asks nobody again, expected another one")
+        raise UserError("model.backend: found 'replay', which asks nobody again, expected another backend")
     cache = settings.replies_in(folder)
     with closing(Cache(cache)) if cache.exists() else nullcontext() as known:
         yield Replay(make_keyed_name(settings.name, settings.extra), settings.replies, known)
@@ -67,7 +67,7 @@ def read_recorded(path: Path) -> dict[str, PaidReply]:
 
 
 def record_replies(cache: Path, path: Path) -> int:
-    """Write the replies of a cache to a file of recorded ones; returns their number. `UserError` without a cache."""
+    """Write the replies of a cache to a file of recorded ones; returns their number. `UserError` if that is missing."""
     if not cache.exists():
         raise UserError(f"{cache}: no such file, expected a cache of replies")
     number = 0

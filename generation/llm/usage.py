@@ -22,13 +22,13 @@ class Prices(StrictSettings):
     prompt: float = Field(ge=0, le=MOST_DOLLARS)
     """The price of prompt tokens."""
     cached: float | None = Field(default=None, ge=0, le=MOST_DOLLARS)
-    """The price of prompt tokens that the server had cached; null: as others."""
+    """The price of prompt tokens that the server had cached; null: `prompt`."""
     completion: float = Field(ge=0, le=MOST_DOLLARS)
     """The price of reply tokens."""
 
 
 class Budget(StrictSettings):
-    """The most that all calls of a run may cost together; of several limits, all hold."""
+    """The most that all calls of a run may cost together; every limit holds."""
 
     calls: int | None = Field(default=None, ge=0)
     """The most calls. A call that the server refused is not counted."""
@@ -58,7 +58,7 @@ def report_usage(usages: Mapping[str, Usage], prices: Prices | None = None) -> d
 MESSAGE_TOKENS = 64
 """More tokens than a server's chat template adds to a message."""
 BUDGET_SPENT = "the budget is spent"
-"""How the reason of a call begins that was not sent."""
+"""How the reason begins if a call was not sent."""
 REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """The fields of a request that limit the tokens of its reply."""
 NO_FIELDS: Mapping[str, Any] = {}
@@ -67,7 +67,7 @@ NO_FIELDS: Mapping[str, Any] = {}
 def find_most_usage(request: Request, extra: Mapping[str, Any] = NO_FIELDS) -> Usage:
     """Find the most that one call can cost: a token for each byte of the prompt, and a reply of `max_tokens`.
 
-    If the further fields `extra` raise the limit of a reply, that one counts. They may also ask for `n` replies.
+    If the further fields `extra` raise the limit of a reply, that limit counts. They may also ask for `n` replies.
     """
     texts = [text for message in request.messages for text in message]
     schema = orjson.dumps(request.schema) if request.schema else b""

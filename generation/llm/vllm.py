@@ -1,7 +1,7 @@
-"""vLLM's engine within this process as the backend of a client, without server and HTTP.
+"""vLLM's engine within this process as the backend of a client, without a server or HTTP.
 
-While the engine works, further requests are collected, and then go to it together. A thread asks the engine, and first
-loads it where this is needed. The process can end without waiting for that thread.
+While the engine works, further requests are collected, and then go to it together. A thread asks the engine, and loads
+it first if needed. The process can end without waiting for that thread.
 """
 
 import asyncio
@@ -67,13 +67,13 @@ class OfflineEngine:
         self._arguments = {"structured_outputs_config": STRUCTURED_OUTPUTS, **engine}
         self._template = self._extra.pop("chat_template_kwargs", None)
         self._engine: Any = None
-        """The engine while it is lent."""
+        """The engine while this backend has borrowed it."""
         self._dialect = Dialect()
         self._waiting: list[tuple[Request, asyncio.Future[PaidReply]]] = []
         self._work: asyncio.Task[None] | None = None
 
     async def answer(self, request: Request) -> PaidReply:
-        """Return the reply, when all requests that went to the engine together are answered."""
+        """Return the reply, once all requests that went to the engine together are answered."""
         loop = asyncio.get_running_loop()
         place: asyncio.Future[PaidReply] = loop.create_future()
         self._waiting.append((request, place))

@@ -212,7 +212,7 @@ class Escalate(WritesFromEvidence):
     async def _ask_for_open_queries(
         self, model: Model, task: Task, cited: Sequence[str], left: Sequence[int], allowance: Allowance
     ) -> tuple[Step, list[int]]:
-        """Ask the model which queries the cited segments leave open. If it gives no usable reply, none is open."""
+        """Ask the model which queries the cited segments leave open. Without a usable reply, none counts as open."""
         passages = [
             document.segment_text(segment)
             for document in task.context.documents.values()

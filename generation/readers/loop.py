@@ -140,7 +140,7 @@ class Taken(Generic[S]):
     """The outcome of one action: the state after it, and its step.
 
     The loop fills in the step's number, reply, tokens and stop. Two actions with the same `key` are the same action; an
-    empty key equals none. `news` says that the agent saw or kept something new.
+    empty key equals no other. `news` says that the agent saw or kept something new.
 
     If the action repeats an earlier one, its observation is not shown, but `remark` is. Then the state is `kept` and
     only what the step `added` is news, unless `kept` is None.

@@ -39,8 +39,8 @@ PLAIN = PlainSettings()
 class AnswerSettings:
     """How a topic is answered: by a method, from at most `documents` documents.
 
-    With the methods `answers` and `claims`, that number holds for each query. `window` is the model's window in tokens;
-    without a model it is 0.
+    With the methods `answers` and `claims`, that number applies to each query. `window` is the model's window in
+    tokens; without a model it is 0.
     """
 
     method: AnswerMethod = "rules"
@@ -86,7 +86,7 @@ class Tools:
     search: Search | None = None
     """The search of the job, for readers that search again. None: there is nothing to search."""
     tell: Callable[[Step], None] = tell_nobody
-    """Is told each step of the research agent as it is made."""
+    """A function that is told each step of the research agent as it is made."""
 
     @property
     def asks(self) -> Model | None:
@@ -95,7 +95,7 @@ class Tools:
 
     @property
     def evidence_tokens(self) -> int:
-        """The most tokens of evidence: the reader's setting, or half of the model's window. 0 stands for no limit."""
+        """The most tokens of evidence: the reader's setting, or half of the model's window. 0 means no limit."""
         return self.reader.evidence_tokens or self.settings.window // 2
 
 

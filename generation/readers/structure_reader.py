@@ -73,7 +73,7 @@ def list_questions(tools: Tools, task: Task, hits: Hits) -> list[Question]:
 
 
 Read = Callable[[Tools, Question], Awaitable[EvidenceSet]]
-"""Reads the documents of a question. Its evidence stands in the order of its worth, the best first."""
+"""Reads the documents of a question. Its evidence is in the order of its worth, the best first."""
 
 
 class WritesFromEvidence:

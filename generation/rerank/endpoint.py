@@ -1,11 +1,11 @@
-"""Documents by the scores of a reranking model: one behind `/rerank` or `/score`, or a checkpoint on this machine.
+"""Ranking by the scores of a reranking model: one behind `/rerank` or `/score`, or a checkpoint on this machine.
 
 Each passage is scored once for a narrative. Its score is on disk as soon as it comes, so a run that was killed asks for
 no score twice. If the server refuses a batch, each half is sent again. If it refuses a single passage, the passage is
-cut to its half.
+cut in half.
 
-Rerankers that answer yes or no need a template, which is the server's. Without one, vLLM scores the bare texts, and the
-scores are noise. So such a model first scores a passage that answers a question, and one that does not.
+Rerankers that answer yes or no need a template, which the server must have. Without it, vLLM scores the bare texts, and
+the scores are noise. So such a model first scores a passage that answers a question, and one that does not.
 """
 
 import asyncio
@@ -130,7 +130,7 @@ def _probe_first(endpoint: RerankEndpoint, score_passages: ScorePassages, doubts
 
 @asynccontextmanager
 async def open_model(settings: RerankSettings, means: Means) -> AsyncIterator[Rerank]:
-    """Open the reranker `model`, on this machine. `UserError` for a checkpoint that is no reranker."""
+    """Open the reranker `model`, on this machine. `UserError` for a checkpoint that is not a reranker."""
     from keystone.indexing.encoders.checkpoint import read_checkpoint
     from keystone.indexing.encoders.pairs import list_reading, open_pair_scorer
     from keystone.indexing.encoders.vllm import find_engine_device

@@ -1,4 +1,4 @@
-"""The interface of rerankers, one table of them, and those that show the language model a block of documents at a time.
+"""The interface of rerankers, their table, and those that show the language model a block of documents at a time.
 
 To add a reranker, write its opener and add a line to the table. `listwise` asks about overlapping blocks that do not
 depend on each other, all at once. `sliding` asks about one window after the other, from the last documents to the
@@ -39,9 +39,9 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Reranked:
-    """The new order of a topic's candidates: their places, best first. `fallbacks` name the replies it lacks.
+    """The new order of a topic's candidates: their places, best first. `fallbacks` name the missing replies.
 
-    `warning` says what makes the scores doubtful; empty for nothing. `device` is where vLLM's engine made the scores;
+    `warning` says what makes the scores doubtful, if anything does. `device` is where vLLM's engine made the scores;
     empty for another backend.
     """
 
@@ -52,7 +52,7 @@ class Reranked:
 
 
 Rerank = Callable[[Candidates], Awaitable[Reranked]]
-"""Orders the candidates of one topic. Many topics may be under way at one time, in one event loop."""
+"""Orders the candidates of one topic. Many topics may be under way at the same time, in one event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def select_candidates(candidates: Candidates, places: Sequence[int]) -> Candidat
 
 
 def list_passages(candidates: Candidates, settings: RerankSettings) -> list[list[str]]:
-    """List the passages of each document: its title with one segment each, the closest to the narrative first."""
+    """List the passages of each document: each has its title and one segment, the closest to the narrative first."""
     context = candidates.context
     found = []
     for row, document in context.documents.items():
@@ -138,7 +138,7 @@ def _open(settings: RerankSettings, means: Means) -> AbstractAsyncContextManager
 
 
 MOST_MISSING_SHARE = 0.5
-"""If a reply leaves out more of its passages than this share, it is no ranking."""
+"""If a reply leaves out more of its passages than this share, it does not count as a ranking."""
 
 
 AskBlocks = Callable[[Sequence[Sequence[int]]], Awaitable[tuple[list[list[int]], tuple[Fallback, ...]]]]

@@ -79,7 +79,7 @@ class RerankSettings(StrictSettings):
         return found | ({"then": self.then.describe()} if self.then else {})
 
     def list_steps(self) -> list["RerankSettings"]:
-        """List the rerankers in their order, each without its followers' settings; empty for none."""
+        """List this reranker and those after it in their order; empty if the method is none."""
         if self.method is None:
             return []
         return [self, *(self.then.list_steps() if self.then else [])]

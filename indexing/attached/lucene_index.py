@@ -52,7 +52,7 @@ def adopt_prebuilt(
     """Make an index folder over the Lucene index `pyserini:NAME` or `pyserini:FOLDER`; also returns whether it is new.
 
     The function raises `UserError` if an index does not suit BM25 with Anserini's English analyzer, stores no
-    documents, or has unusable ids, and if `out` holds another index. It also does so for documents of MS MARCO V2.1
+    documents, or has unusable ids. It also does so if `out` holds another index, and for documents of MS MARCO V2.1
     with neither `segments` nor `windows` in the settings.
     """
     corpus, segments = Path(corpus), settings.segments
@@ -100,7 +100,7 @@ def _copy_impacts(corpus: Path, rows: LuceneRows, folder: Path, progress: Progre
 
 
 def _check_analyzer(reader: Any, where: str) -> None:
-    """`UserError` unless the index holds the English stems of its documents."""
+    """Raise `UserError` unless the index holds the English stems of its documents."""
     raws = dict(zip(numbers := choose_documents(reader), StoredTexts(reader).of(numbers), strict=True))
     texts, are_marked_up = dict[int, str](), False
     for number, raw in raws.items():
@@ -203,7 +203,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def check_field(reader: Any, where: str, holds_impacts: bool = False) -> None:
-    """`UserError` unless the field of texts suits BM25, or holds impacts if and only if it should."""
+    """Raise `UserError` unless the field of texts suits BM25, or holds impacts if and only if it should."""
     infos = java_class("org.apache.lucene.index.FieldInfos").getMergedFieldInfos(reader)
     field = infos.fieldInfo(CONTENTS_FIELD)
     options = field.getIndexOptions().toString() if field else "NONE"
@@ -252,7 +252,7 @@ def choose_documents(reader: Any) -> list[int]:
 
 
 def check_terms(reader: Any, where: str, texts: dict[int, str], is_markup: bool) -> None:
-    """`UserError` unless the index holds the English stems of the texts of these documents."""
+    """Raise `UserError` unless the index holds the English stems of the texts of these documents."""
     examined = held = inflected = 0
     others = list[tuple[str, str]]()
     for number, text in texts.items():

@@ -1,9 +1,9 @@
-"""A server of Pyserini's, Anserini's or RoutIR's interface: searches and documents by HTTP, as many at once as it can.
+"""A server with Pyserini's, Anserini's or RoutIR's interface: searches and documents by HTTP, as many as it can take.
 
-The interface of the first two has two forms: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server
-has too, and that of Pyserini before it (`POST /v1/indexes/INDEX/search`). RoutIR searches by a pipeline (`POST
-/pipeline`), and gives documents one by one (`POST /content`). `keystone.indexing.io.retry` says which requests are
-repeated. Keystone sends the key in the variable that the user names as a bearer token. Otherwise it sends the one in
+The interface of the first two has two forms. That of TREC RAG 2026 (`GET /v1/INDEX/search`) is also Anserini's.
+Pyserini had the other one before (`POST /v1/indexes/INDEX/search`). RoutIR searches by a pipeline (`POST /pipeline`),
+and gives documents one by one (`POST /content`). `keystone.indexing.io.retry` says which requests are repeated.
+Keystone sends the key in the variable that the user names as a bearer token. Otherwise it sends the one in
 `PYSERINI_API_KEY` or `ROUTIR_API_KEY`, or in a variable with another tool's name for it, by https alone.
 """
 
@@ -175,7 +175,7 @@ class Server:
     def languages(self) -> dict[str, Any]:
         """Language and documents by language, as Keystone's server tells them.
 
-        Nothing for English alone, and from other servers.
+        Empty for English alone and for other servers.
         """
         request = self._form.search_request(self.name, "document", 1, {})
         return self._ask(request, languages_of, Event())
@@ -208,7 +208,7 @@ class Server:
         return _each(fetch, doc_ids)
 
     def _ask(self, request: HttpRequest, read: Callable[[Any], R], stopped: Event) -> R:
-        """The value of a reply. `UserError` that names the variable of the key if the server asks for another key."""
+        """The value of a reply. If the server asks for another key, `UserError` names the variable of the key."""
         try:
             return self._asker.ask(request, read, stopped)
         except Refused as refusal:
@@ -258,7 +258,7 @@ def candidates_of(reply: Any) -> list[Candidate]:
 
 
 def languages_of(reply: Any) -> dict[str, Any]:
-    """Read what the reply to a search says of the languages of the index. `ValueError` for anything but a search's."""
+    """Read what the reply to a search says of the languages of the index. `ValueError` for any other reply."""
     candidates_of(reply)
     language, languages = reply.get("language", DEFAULT_LANGUAGE), reply.get("languages")
     if isinstance(languages, dict) and isinstance(language, str) and has_languages(language):

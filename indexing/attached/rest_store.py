@@ -48,7 +48,7 @@ PROBES: Mapping[tuple[str, ...], tuple[Parameters, Parameters]] = {
     ("k1", "b"): ({"k1": 0.9, "b": 0.4}, {"k1": 3.0, "b": 1.0}),
     ("feedback",): ({}, {"feedback": "rm3"}),
 }
-"""Two settings for each group of parameters, by which hardly any document has the same score."""
+"""Two settings for each group of parameters, with which hardly any document has the same score."""
 PROBE_HITS = 10
 _SEGMENT = re.compile(r".+#\d+_\d+")
 
@@ -123,7 +123,7 @@ class RestStore(Store):
         """
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
-            raise UserError(f"{self._path}: lacks documents that the run has found: make the run anew, in another out")
+            raise UserError(f"{self._path}: lacks documents that the run has found: run it again with another out")
         numberings = self._numberings
         newest = numberings[-1]
         if wanted.size and wanted.max() >= newest.end:
@@ -177,7 +177,7 @@ class RestStore(Store):
             yield place, found
 
     def takes_parameters(self, query: str, keys: tuple[str, ...]) -> bool | None:
-        """Whether the server scores by parameters of `PROBES`, as one query shows; asked once. None without hits."""
+        """Whether the server scores by parameters of `PROBES`, as one query shows; asked once. None for no hits."""
         key = self._key("takes " + " and ".join(keys))
         with open_kept(self._searches) as kept:
             known = kept.get([key])
@@ -198,7 +198,7 @@ class RestStore(Store):
         return digest([self.server.url, self.server.name, self.server.form, *asked]).encode()
 
     def keep(self, found: Iterable[tuple[str, Any]]) -> None:
-        """Keep pairs of id and payload, without rows; fetch a document without text. `UserError` if it has none."""
+        """Keep pairs of id and payload, without rows; fetch documents without text. `UserError` if one has none."""
         payloads = dict(found)
         known = self._records(list(payloads))
         new = {name: payload for name, payload in payloads.items() if name not in known}

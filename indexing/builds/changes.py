@@ -1,8 +1,8 @@
 """What changes in an index: its documents, as an update finds them, and parts that come and go later.
 
 An update adds or replaces documents of corpora, and removes others by their ids. Parts are sets of vectors, impacts and
-PLAID. A new index with them shares the files of the older one, and takes its place at once. If a command stops at any
-moment, the older index is whole, and the same command goes on from there.
+PLAID. A new index with them shares the files of the older one, and takes its place in one step. If a command stops at
+any moment, the older index is whole, and the same command goes on from there.
 """
 
 from collections import Counter
@@ -207,7 +207,7 @@ def make_updated_key(older: Index, found: Mapping[str, Any], folder: Path) -> st
 def change_segments(
     older: Index, found: Mapping[str, Any], new: Iterable[Document], gone: Iterable[Document]
 ) -> Counter[str]:
-    """Count segments by kind after changes; `new` and `gone` are read only if an older version found these."""
+    """Count segments by kind after changes; `new` and `gone` are read only if an older version found the changes."""
     segments = Counter(older.segments)
     if "segments" in found:
         segments.update(found["segments"])
@@ -226,8 +226,8 @@ def read_documents(store: Store, rows: NDArray[np.integer[Any]]) -> Iterator[Doc
 def holds_beginnings(index: Index) -> bool:
     """Tell whether the impacts and PLAID of an index of passages are those of the beginnings of documents.
 
-    An older version has made them so if runs embed what they find: it left out the file of passages. In OpenSearch, the
-    description tells it.
+    They are if an older version built the index and runs embed what they find: it left out the file of passages. In
+    OpenSearch, the description says so.
     """
     if index.at:
         return index.passages and index.faiss is None and OF_PASSAGES not in read_description(index)
@@ -248,8 +248,8 @@ def change_parts(
     """Add the sets of vectors, impacts and PLAID of the settings to the index in the folder `out`; drop sets by name.
 
     Further sets hold the same texts as those that are there, documents or passages. `foretell` receives the time and
-    space that each set will take, before it is made. `UserError` if `out` is no index in a folder, for a new name that
-    it has or a name to drop that it lacks, for a model or a wanted recall that cannot be, and beside sets of
+    space that each set will take, before it is made. `UserError` if `out` is not an index in a folder, has a new name
+    already, or lacks a name to drop. `UserError` also for an impossible model or wanted recall, and beside sets of
     other texts.
     """
     out = recover(out)
@@ -290,7 +290,7 @@ def change_parts(
 
 
 def _share_files(older: Index, folder: Path, drop: Sequence[str]) -> None:
-    """Give the files of an older index, but those of dropped sets, a second name in a folder, or copy them."""
+    """Give the files of an older index, except those of dropped sets, a second name in a folder, or copy them."""
     dropped = [older.folder / kind / name for kind in SETS for name in drop]
     for path in sorted(older.folder.rglob("*")):
         there = folder / path.relative_to(older.folder)

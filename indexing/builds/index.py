@@ -41,7 +41,7 @@ PARTS = ("store", "lucene", "postings", "languages", "dense.faiss", "dense-*.fai
 OF_PASSAGES = "sets of passages"
 """What marks an index with impacts or PLAID of passages, and no vectors: in its key, and in OpenSearch's description.
 
-Without the mark, these sets hold the beginnings of documents: an older version made them so.
+Without the mark, these sets hold the beginnings of documents, as an older version made them.
 """
 
 
@@ -153,8 +153,8 @@ def write_sets(
 ) -> dict[str, Any]:
     """Encode all documents for each set of impacts and each PLAID index; returns what `index.json` says of them.
 
-    If the index has passages, all of a document's passages are encoded. Of what `find_older` returns for the name of a
-    set of impacts, nothing is encoded again. `UserError` for a model that is no learned sparse encoder, and as from
+    If the index has passages, all of a document's passages are encoded. What `find_older` returns for the name of a set
+    of impacts is not encoded again. `UserError` for a model that is not a learned sparse encoder, and as from
     `write_plaid`.
     """
     if not settings.impacts and not settings.plaid:
@@ -266,8 +266,8 @@ def write_vectors(
     """Embed the texts of a store by an engine's `embed`, and write the FAISS index of each set of vectors.
 
     Returns what `index.json` says of the vectors, then the main set and the offsets of its passages for an engine that
-    holds vectors itself. With `reuse`, no model is asked for anything but new texts. `UserError` for a model or a FAISS
-    index that cannot be, and as from `embed_store`.
+    holds vectors itself. With `reuse`, no model is asked for anything but new texts. `UserError` for an impossible
+    model or FAISS index, and as from `embed_store`.
     """
     passages, sets = settings.passages, {**({"": settings.embedding} if settings.embedding else {}), **settings.vectors}
     if reuse is None:  # else the older index has been made by these models
@@ -419,7 +419,7 @@ def _check_model(embedding: Embedding, faiss: str | None) -> None:
 
 
 def check_recall(settings: BuildSettings) -> None:
-    """Raise `UserError` for a wanted recall that cannot be, or that no FAISS index here can have."""
+    """Raise `UserError` for an impossible wanted recall, or one that no FAISS index here can have."""
     wanted = settings.recall
     if wanted is None:
         if settings.faiss == SMALLEST:

@@ -28,7 +28,7 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """How `build_index` makes an index of a corpus. `threads` and `engine` do not change the index."""
+    """How `build_index` makes an index from a corpus. `threads` and `engine` do not change the index."""
 
     format: str | None = None
     """The format of the corpus; None guesses it from the files."""
@@ -51,7 +51,7 @@ class BuildSettings:
     faiss_shard: int | None = None
     """The number of vectors in each file of the FAISS index; None for one file."""
     passages: bool | None = False
-    """Whether each segment gets a vector of its own; otherwise each document gets one. None: if most are long."""
+    """Whether segments get vectors of their own; otherwise documents do. None: segments, if most documents are long."""
     opensearch: "Target | None" = None
     """The index in an OpenSearch cluster that receives documents, postings and vectors; None for the folder."""
     vectors: Mapping[str, Embedding] = field(default_factory=dict)
@@ -136,7 +136,7 @@ def check_set_name(name: Any, others: Collection[str], where: str) -> None:
 
 
 def check_set_names(settings: BuildSettings) -> None:
-    """`UserError` if sets of two kinds have one name, by which nobody could tell them apart."""
+    """Raise `UserError` if sets of two kinds have one name, by which nobody could tell them apart."""
     names = settings.set_names
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"found two sets with the name {twice[0]!r}, expected a name of its own for each")
@@ -145,8 +145,9 @@ def check_set_names(settings: BuildSettings) -> None:
 def settle_vectors(value: Any, url: str | None, note: Callable[[str], None], where: str) -> Embedding:
     """Settle the model of a set of vectors from a mapping with keys of `Embedding`.
 
-    A model without a URL is the embedded one, a folder, one with a backend, at `url`, or else one of the hub. `note` is
-    that of `settle_embedding`. `UserError` for anything else begins with `where`, the place of the value.
+    If the mapping has no URL, the model is at `url`, unless it is an embedded one, a folder or one with a backend. If
+    `url` is None too, the model is one of the hub. `note` is that of `settle_embedding`. `UserError` for anything else
+    begins with `where`, the place of the value.
     """
     if not isinstance(value, dict) or not value.get("model"):
         raise UserError(f"{where}: expected a model, as in {{model: M, url: U, ...}}")

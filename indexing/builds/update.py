@@ -1,8 +1,8 @@
 """The update of an index: documents of files are added or replace others, and documents are removed by their ids.
 
-The result equals a new index of the documents that stay, in their order, and then of the added and replaced ones, in
+The result equals a new index of the documents that stay, in their order, followed by the added and replaced ones, in
 the order of the files. Only texts that the older index lacks are embedded. The new index takes the place of the older
-one at once. If an update stops at any moment, the older index is whole, and the same update goes on from there.
+one in one step. If an update stops at any moment, the older index is whole, and the same update goes on from there.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,14 +70,15 @@ def update_index(
 
     Documents of the corpora whose ids are new are added, those with another content replace the older ones, and equal
     ones stay. The file `delete` names documents to remove, one id a line. `report` receives each bad record, and each
-    id that the index lacks. Of the settings, only those for reading a corpus and for the work count: the index keeps
-    its models, its kinds of vectors and its passages.
+    id that the index lacks. Only the settings for reading a corpus and for the work count: the index keeps its models,
+    its kinds of vectors and its passages.
 
-    With `since`, documents that earlier updates read of the same corpora, and that they lack by now, are removed, too.
-    As long as more records are left out than before, they stay, because they may be among these records.
+    With `since`, documents that earlier updates read of the same corpora, and that are no longer in them, are removed,
+    too. As long as more records are left out than before, they stay, because they may be among these records.
 
-    `UserError` if `out` is no index, if its documents lie where Keystone only searches, if an id is both removed and in
-    a corpus, and if no document is left. Another call for the same index at the same time is a `UserError`, too.
+    `UserError` if `out` is not an index, or its documents lie where Keystone only searches. `UserError` also if an id
+    is both removed and in a corpus, and if no document is left. Another call for the same index at the same time is a
+    `UserError`, too.
     """
     out = recover(out)
     older = open_index(out)

@@ -1,4 +1,4 @@
-"""Archives: the files in a tar or zip file, one after the other, each in a temporary file as long as it is read."""
+"""Archives: the files in a tar or zip file, one after the other, each in a temporary file while it is read."""
 
 import stat
 import struct
@@ -18,7 +18,7 @@ from keystone.indexing.io.writing import reason_of
 
 TAR_SUFFIXES = (".tar", ".tgz", ".tbz", ".tbz2", ".txz", ".tzst")
 SUFFIXES = (*TAR_SUFFIXES, ".zip")
-"""Endings of the names of archives, in lower case; a tar file may have the ending of a compression behind them."""
+"""Endings of the names of archives, in lower case; a tar file may have the ending of a compression after them."""
 
 LONGEST_MEMBER_BYTES = 2**32
 """The largest file of an archive that is read. It lies in a temporary file, so a small archive cannot fill the disk."""
@@ -39,7 +39,7 @@ _LINK = "a link is not followed"
 
 
 class Member(NamedTuple):
-    """A file of an archive: the temporary file that holds it, its path, that URL-quoted, and as messages show it."""
+    """A file of an archive: the temporary file that holds it, its path, its quoted path, and its name in messages."""
 
     file: Path
     path: PurePosixPath
@@ -61,7 +61,7 @@ def holds_archive(file: Path) -> bool:
 
 
 def _find_kind(file: Path) -> str:
-    """The kind of an archive by its first bytes, `tar` or `zip`; empty for another file, or one that is unreadable."""
+    """The kind of an archive by its first bytes, `tar` or `zip`; empty for any other file, or an unreadable one."""
     with suppress(UserError, *DAMAGE), open_binary(file) as source:
         begin = source.read(tarfile.BLOCKSIZE)
         is_tar = begin[257:262] == b"ustar" and b"\0" in begin[:257]

@@ -101,7 +101,7 @@ def read_corpus(
     files, memory holds their ids and offsets. If they are in an index, Keystone looks them up there. `language_field`
     names the field with each document's language, if any.
 
-    The function reports and skips each record that is no document, with file and line. Ids satisfy `is_id` and can
+    The function reports and skips each record that is not a document, with file and line. Ids satisfy `is_id` and can
     repeat; all text is Unicode. `UserError` if the corpus has no document, or a file cannot be read.
     """
     files, unread = list_forms(path, format)

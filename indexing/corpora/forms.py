@@ -36,7 +36,7 @@ class Format:
     """The reader of one file, and the names of its files in a folder: lower case, without a compression."""
 
     read: Callable[..., Iterator[Document]]
-    """A function of (file, name, report); if the format has fields, also of the name of that with the language."""
+    """A function of (file, name, report); if the format has fields, also of the name of the one with the language."""
     names: re.Pattern[str]
     has_fields: bool = False
 
@@ -129,7 +129,7 @@ def guess_format(path: Path) -> str:
 
 
 def _check_objects(file: Path) -> None:
-    """`UserError` if the first text in a file whose name tells no format is no bracket of JSON."""
+    """Raise `UserError` if a file's name tells no format, and its first text is not a bracket of JSON."""
     numbered = read_byte_lines(file, lambda _error: None)
     line = next((line for _, line in numbered if line.strip()), b"")
     if line and not line.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
@@ -209,8 +209,8 @@ def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Pa
     """The files of a corpus with the form of each, and the files that Keystone cannot read; both sorted by path.
 
     `given` is the form of all files; if it is None, each file has its own. The second list leaves out hidden files, the
-    description of a data set (`README.md`), the queries and judgments of BEIR, and the files beside the data in a data
-    set of `datasets` or on TREC's disks.
+    description of a data set (`README.md`), and the queries and judgments of BEIR. It also leaves out the files beside
+    the data in a data set of `datasets` or on TREC's disks.
 
     `UserError` if `given` is unknown, or if there is nothing to read.
     """
@@ -335,7 +335,7 @@ def make_corpus_key(path: Path, format: str | None, extract: str = ALL) -> list[
 
 
 def _name_in_key(file: CorpusFile, path: Path) -> str:
-    """The name of a corpus file in the key. That of a single file counts only if its documents get their ids by it."""
+    """The name of a corpus file in the key. That of a single file counts only if ids are made from it."""
     if file.path == path and (
         file.form in ("folder", "wikitext")
         or (file.form in ("arrow", "parquet", "tsv") and tables.makes_ids(path, file.form))

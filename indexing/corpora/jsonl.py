@@ -42,7 +42,7 @@ def read_documents(file: Path, _name: str = "", report: Report = stop, language_
 
 
 def _open_wrappers(found: Iterable[tuple[str, Any]], report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects, and in place of one that holds documents, these."""
+    """The objects; one that holds documents is replaced by these."""
     for where, value in found:
         if not isinstance(value, dict):
             report(BadRecord(f"{where}: expected a JSON object, found {type(value).__name__}", "no JSON object"))
@@ -203,7 +203,7 @@ def make_segment_record(record: dict[str, Any], name: str, where: str) -> Segmen
 
 
 def _check_new(name: str, seen: Collection[str], where: str) -> None:
-    """`BadRecord` for the id of a segment that its document has already."""
+    """Raise `BadRecord` if the document of a segment already has one with this id."""
     if name in seen:
         raise BadRecord(f"{where}: segment id {name!r} occurs more than once", "repeated segment")
 

@@ -68,9 +68,9 @@ _LETTERS = {
         "Thai": "\u0e00-\u0e7f",
     }.items()
 }
-"""The letters of languages. Of two that share letters, the one with letters of its own comes first."""
+"""The letters of languages. If two share letters, the one with letters of its own comes first."""
 SHARING_LETTERS = ({"Japanese", "Chinese"}, {"Persian", "Arabic"}, {"Ukrainian", "Russian"}, {"Danish", "Norwegian"})
-"""Pairs of languages of which a short text in one may be taken for one in the other."""
+"""Pairs of languages. A short text in one of them may be taken for a text in the other."""
 _LEAST_LETTERS_SHARE = {"Japanese": 0.05, "Persian": 0.02, "Ukrainian": 0.02}
 """The least share of a text's letters that are a language's, for languages that also use the letters of another."""
 _OTHER_LETTERS_SHARE = 0.3
@@ -78,7 +78,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def guess_languages(texts: Iterable[str]) -> list[str]:
-    """Guess the languages of texts, the commonest one first. A language of fewer than a tenth of them is left out."""
+    """Guess the languages of texts, the commonest one first. A language of less than a tenth of them is left out."""
     guesses = [guess_language(text) for text in texts]
     counts = Counter(filter(None, guesses))
     return [language for language, count in counts.most_common() if count >= LEAST_SHARE * len(guesses)]

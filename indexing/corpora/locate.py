@@ -14,7 +14,7 @@ MOST_COVERAGE_RATIO = 16
 SLACK_CHARACTERS = 1_000
 """Added to a length before it bounds another one, so that short texts pass."""
 MOST_MISSES = 100
-"""After this number of vain searches through a document, its other segments count as missing, too."""
+"""After this number of unsuccessful searches through a document, its other segments count as missing, too."""
 
 _NUMBER = re.compile(r"#([0-9]{1,18})(?:_[0-9]*)?\Z")
 

@@ -1,4 +1,4 @@
-"""The text of HTML, by the parser of a browser, and of SGML. Any text can be read, also malformed markup.
+"""The text of HTML, by the parser of a browser, and of SGML. Any text can be read, even malformed markup.
 
 The parser is lexbor (https://lexbor.com), which follows the HTML standard to the letter.
 
@@ -59,7 +59,7 @@ _EMPTY = re.compile(r"<(script|style|title|textarea|iframe|noscript)(\s[^<>]*?)?
 def find_encoding(source: bytes, start: int = 0) -> str:
     """Python's name of a source's encoding: UTF-8 if that fits, or else the one that the page from `start` on declares.
 
-    Encodings of seven bits go first, since UTF-8 always fits them. The result is UTF-8 also for an encoding that is
+    Encodings of seven bits go first, since UTF-8 always fits them. The result is also UTF-8 for an encoding that is
     unknown, or that does not read its own name.
     """
     declared = _CHARSET.search(source, start, start + DECLARED_BYTES)
@@ -122,7 +122,7 @@ def tidy_lines(text: str) -> str:
 
 
 def read_html(page: str, main: bool = False) -> Page:
-    """Title, headings and visible text of a page, or of its `main` part. Too deep a page is read tag by tag."""
+    """Title, headings and visible text of a page, or of its `main` part. A page that is too deep is read tag by tag."""
     if CDATA in page:
         page = _escape_cdata(page)
     if _XHTML.search(page, 0, DECLARED_BYTES):
@@ -213,7 +213,7 @@ def _read_tags(page: str) -> Page:
 
 
 MOST_OF_PAGE = 0.5
-"""The share of a page's text that a part with the name of furniture may hold at most."""
+"""The largest share of a page's text that a part with the name of furniture may hold."""
 
 LEAST_OF_PAGE = 0.2
 """The share of a page's text that a main part must hold; otherwise the whole page counts."""

@@ -39,7 +39,7 @@ def read(path: Path, _name: str = "", report: Report = stop) -> Iterator[Documen
 
 
 def index_folder(path: Path) -> Path:
-    """The folder of an index, which Pyserini downloads if need be, by a list online. `UserError` if there is none."""
+    """The folder of an index, which Pyserini downloads if needed, by a list online. `UserError` if there is none."""
     name = os.fspath(path).removeprefix(PREFIX)
     if name and Path(name).is_dir():
         return Path(name)
@@ -57,7 +57,7 @@ def index_folder(path: Path) -> Path:
 
 
 def parse_stored_document(raw: str, name: str, where: str) -> Document:
-    """The document in JSON or plain text. `BadRecord` if the JSON is no object, or holds no text."""
+    """The document in JSON or plain text. `BadRecord` if the JSON is not an object, or holds no text."""
     try:
         record = parse_json(raw)
     except ValueError:
@@ -77,7 +77,7 @@ def _read_document(fields: Any, where: str) -> Document:
 class OfficialSegments:
     """The official segments of MS MARCO V2.1 in an index such as `pyserini:msmarco-v2.1-doc-segmented`.
 
-    They are looked up by the ids of their documents: the id of a segment begins with its document's id and `#`, so a
+    They are looked up by the ids of their documents. The id of a segment begins with its document's id and `#`. So a
     document's segments are neighbours in the index's dictionary of ids. `UserError` if it holds no segments with ids.
     """
 

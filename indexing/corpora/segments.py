@@ -13,7 +13,7 @@ STRIDE_SENTENCES = 5
 
 MS_MARCO_DOCUMENT_PATTERN = r"msmarco_v2\.1_doc_\d\d_\d+"
 MS_MARCO_SEGMENT_PATTERN = rf"{MS_MARCO_DOCUMENT_PATTERN}#\d+_\d+"
-"""A regular expression of its segment ids. The second number is no offset in the document, so ids cannot be derived."""
+"""A regular expression for its segment ids. The second number is not an offset, so ids cannot be derived."""
 
 SHORT_LINE_CHARACTERS = 48
 """A line up to this length is a heading, an item or the end of a paragraph, unless it ends with a comma."""
@@ -25,7 +25,7 @@ _WIDE_STOP = re.compile(r"""[\u3002\uff01\uff1f\uff61]+['")\]\u201d\u2019\u300d\
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|approx|Fig|No|Dr|Mr|Mrs|Ms|Prof|St|U\.S|[A-Z])|\b[A-Z]\.[A-Z] )\.$"
 )
-"""The end of an abbreviation. In texts whose stops stand apart from their words, "U.S ." is one too."""
+"""The end of an abbreviation. In texts with spaces before stops, "U.S ." is one too."""
 _NEXT = re.compile(r"""\s+(?:['"(\[\u201c\u2018*`-]*[^\sa-z'"(\[\u201c\u2018]|$)""")
 
 

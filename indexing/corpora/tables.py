@@ -44,7 +44,7 @@ def read_table(
     """The documents of a `parquet` file, or of an `arrow` file in the streaming format, in which `datasets` saves data.
 
     Each row is one. The function reports a file without a column of texts once, and the rest of a file that is damaged.
-    It reports and skips each row that is no document.
+    It reports and skips each row that is not a document.
     """
     wanted = (*COLUMNS, *([language_field] if language_field else []))
     rows = read_rows(file, form, wanted, TEXT_KEYS, report)
@@ -72,7 +72,7 @@ def _make_documents(
 ) -> Iterator[Document]:
     """The documents of rows, each given by its number, the names of its columns, its values and its place.
 
-    If it has no id, `stem` begins that, URL-quoted if no id may hold it.
+    If a row has no id, its id begins with `stem`, URL-quoted if no id may contain it.
     """
     stem = stem if is_id(stem) else quote(stem)
     for row, names, values, where in rows:
@@ -87,7 +87,7 @@ def _make_documents(
 
 
 def warn_of_ids(file: Path, names: Iterable[str]) -> None:
-    """Say that the ids of a file are made, if it has a column that seems to hold ids under a name that is not known."""
+    """Say that the ids of a file are made, if a column of another name seems to hold ids."""
     if found := next((name for name in names if reads_as_id(name) or name.startswith(_FRAME_INDEX)), None):
         known = ", ".join(ID_KEYS)
         _log.warning("%s: the ids are made from the file's name: expected a column %s, found %r", file, known, found)

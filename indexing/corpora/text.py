@@ -25,7 +25,7 @@ LONGEST_PARSED = 1000
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?=[ \t]*\S).*?^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 """Settings before the text, as generators of sites have them; CommonMark would read them as a heading.
 
-A rule before a blank line begins none.
+A rule before a blank line does not begin such settings.
 """
 
 
@@ -33,8 +33,8 @@ def read(file: Path, name: str, report: Report = stop, main: bool = True) -> Ite
     """The document of a file. Its id is `name`; title and headings come from the Markdown or HTML.
 
     If `main`, the text of HTML is that of its main part, and a page that only leads to another one is reported. The
-    function also reports a file that cannot be read, or is longer than `LONGEST_LINE_BYTES`. So it does with one that
-    is not UTF-8, unless it is a page in an encoding that it declares.
+    function also reports a file that cannot be read, or is longer than `LONGEST_LINE_BYTES`. It does the same with one
+    that is not UTF-8, unless it is a page in an encoding that it declares.
     """
     try:
         raw = b"".join(line for _, line in read_byte_lines(file, limit=LONGEST_LINE_BYTES))

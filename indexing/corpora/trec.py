@@ -4,8 +4,8 @@ A record has its id in `<DOCNO>` or as `<DOC id="...">`. It has its title in `<H
 `<TTL>` or `<TI>`, and its text in `<TEXT>`, `<LP>` or `<LEADPARA>`. Each element can repeat, or be empty. If a record
 has none of the elements for text, its text is all but headers and scripts. Tags may be in upper or lower case; they are
 removed, and entities are replaced. If a record is a page of the web, which follows `<DOCHDR>` or begins with `<html>`,
-it is read as HTML. A record is read as UTF-8, or else in the encoding that its page declares; if that does not fit, it
-is read as Latin-1, as most of these collections are.
+it is read as HTML. A record is read as UTF-8, or else in the encoding that its page declares. If that does not fit, it
+is read as Latin-1, which most of these collections use.
 """
 
 import re

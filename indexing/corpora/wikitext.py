@@ -51,7 +51,7 @@ def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
 
 
 def heading_of(line: str) -> tuple[int, str]:
-    """Level and text of a heading; (0, "") if the line is no heading. `= = Section = =` has level 2."""
+    """Level and text of a heading; (0, "") if the line is not a heading. `= = Section = =` has level 2."""
     if not line.startswith("= "):
         return 0, ""
     words = line.split()

@@ -26,12 +26,12 @@ TRANSFORMER = ("Transformer", "MLMTransformer")
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 """The ways to make one vector of the states of tokens, in the order in which several are joined."""
 MOST_TOKENS = 1_000_000
-"""A window above this number stands for none."""
+"""A window above this number means no limit."""
 DIGESTED_BYTES = 1 << 20
 """Of each file of weights, the digest covers this much of the beginning and of the end, and the length."""
 SMALL_FILES = ("*.json", "*.txt", "*.model", "*/config.json", "artifact.metadata", "*_linear.pt")
 WEIGHT_FILES = (("*.safetensors",), ("onnx/model.onnx*", "model.onnx*", "*.bin"))
-"""The files of weights that are fetched: the first, or the second where a repository has none of the first."""
+"""The files of weights that are fetched: the first, or the second if a repository lacks the first."""
 GRAPH_FILES = ("onnx/model.onnx*", "*/model.safetensors")
 """The files that are fetched instead if a repository has a graph, and only a graph can run here."""
 SENTENCES = "config_sentence_transformers.json"
@@ -197,7 +197,7 @@ def list_weight_files(config: Mapping[str, Any], here: Collection[str] = ()) -> 
     """List the files of weights that a fetch tries in turn, as patterns: it ends where a file fits the first pattern.
 
     `config` is the content of `config.json`. Without PyTorch, only a graph can run a network that is not of BERT's
-    family. A graph that is `here` without other weights stays the network, also with PyTorch.
+    family. A graph that is `here` without other weights stays the network, even with PyTorch.
     """
     kind = config.get("model_type")
     if kind is None or kind in FAMILY:
@@ -342,5 +342,5 @@ _OLD_MODES = {
 
 
 def refuse(checkpoint: Checkpoint, found: str, expected: str) -> UserError:
-    """Make the error for a checkpoint of another kind than what it is used for."""
+    """Make the error for a checkpoint of the wrong kind for its use."""
     return UserError(f"{checkpoint.folder}: found {found}, expected {expected}")

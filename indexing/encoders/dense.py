@@ -127,7 +127,7 @@ def open_encoder(embedding: Embedding) -> Encoder | EngineEncoder:
 
 
 def _check_vectors(checkpoint: Checkpoint, window: int | None) -> None:
-    """Raise `UserError` for a model whose vectors are not compared by their cosine, or whose window is smaller."""
+    """Raise `UserError` for a model whose vectors are not compared by cosine, or whose window is smaller."""
     if checkpoint.similarity not in ("cosine", "dot"):
         raise refuse(checkpoint, f"the similarity {checkpoint.similarity}", "cosine or dot")
     if checkpoint.similarity == "dot" and all(one.kind != "Normalize" for one in checkpoint.modules):

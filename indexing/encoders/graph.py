@@ -22,7 +22,7 @@ OPERATORS_VERSION, FILE_VERSION = 23, 10
 CONTRIBUTED = "com.microsoft"
 """The domain of the operators that ONNX Runtime adds to ONNX."""
 LARGEST = 63
-"""The largest integer in the place of a weight. The name of the model stands for it: another one needs a new name."""
+"""The largest integer in the place of a weight. The name of the model implies it: another integer needs a new name."""
 
 Head = Literal["states", "late", "words", "labels"]
 """What a network computes of each text.

@@ -1,7 +1,8 @@
 """Late interaction: a vector for each token of a text, and the sum of the greatest products of a query's vectors.
 
 A query's vectors each find the closest vector of a passage, and the products are added (MaxSim; Khattab and Zaharia,
-2020, "ColBERT", section 3.3). Three layouts of checkpoints serve: PyLate's, ColBERT's own, and the head of BGE-M3.
+2020, "ColBERT", section 3.3). Three layouts of checkpoints can be used: PyLate's, ColBERT's own, and the head of
+BGE-M3.
 """
 
 import string
@@ -62,14 +63,14 @@ class Layout:
 class LateEncoder:
     """The vectors of tokens by a checkpoint, for any number of threads.
 
-    Unless `prompted`, texts stand after markers alone, and if `older`, their lengths are other ones: both as older
-    versions of Keystone read them.
+    Unless `prompted`, only markers stand before texts. If `older`, texts have other lengths. Older versions of Keystone
+    read texts in these ways.
     """
 
     def __init__(self, checkpoint: Checkpoint, prompted: bool = True, older: bool = False) -> None:
         prompts = find_prompts(checkpoint) if prompted else None
         self.reading = "" if prompts is None else " with prompts"
-        """What texts stand after beside markers, in words: a part of the keys of kept vectors."""
+        """What stands before texts besides markers, in words: a part of the keys of kept vectors."""
         self._layout = read_layout(checkpoint, prompts, older)
         self._layers = open_projection(checkpoint)
         self._network: Network = open_network(checkpoint, "late")
@@ -181,14 +182,14 @@ def read_lengths(checkpoint: Checkpoint, older: bool = False) -> dict[str, Any]:
 
 
 def name_lengths(checkpoint: Checkpoint) -> str:
-    """Name, for keys, what `read_lengths` reads otherwise than older versions of Keystone; empty if it is nothing."""
+    """Name, for keys, what `read_lengths` reads otherwise than older versions of Keystone; empty if nothing differs."""
     found, before = read_lengths(checkpoint), read_lengths(checkpoint, older=True)
     changed = [key for key in found if found[key] != before[key] and checkpoint.about.get(key) is None]
     return "".join(f" {key}={found[key]}" for key in changed)
 
 
 def find_prompts(checkpoint: Checkpoint) -> tuple[str, str] | None:
-    """Find what stands before queries and passages beside markers; None if the checkpoint has markers alone.
+    """Find what stands before queries and passages besides markers; None if the checkpoint has markers alone.
 
     A checkpoint without prompts, whose files name no marker either, has empty prompts.
     """
@@ -200,9 +201,9 @@ def find_prompts(checkpoint: Checkpoint) -> tuple[str, str] | None:
 
 
 def read_layout(checkpoint: Checkpoint, prompts: tuple[str, str] | None = None, older: bool = False) -> Layout:
-    """Read what the files of a checkpoint say of queries and passages. `UserError` for a marker that is no token.
+    """Read what the files of a checkpoint say of queries and passages. `UserError` for a marker that is not a token.
 
-    `prompts` are those of `find_prompts`. A prompt that begins with the marker has it once.
+    `prompts` are those of `find_prompts`. If a prompt begins with the marker, it is not repeated.
     """
     if (checkpoint.folder / M3_HEAD).exists():
         whole = Side(None, checkpoint.window)
@@ -231,7 +232,7 @@ def read_layout(checkpoint: Checkpoint, prompts: tuple[str, str] | None = None, 
     for name, prompt in zip(SIDES, prompts or ("", ""), strict=True):
         marker, longest = said[f"{name}_prefix"], said[f"{name}_length"]
         if marker and marker not in vocabulary:
-            raise refuse(checkpoint, f"the marker {marker!r}, which is no token", "a marker of tokenizer.json")
+            raise refuse(checkpoint, f"the marker {marker!r}, which is not a token", "a marker of tokenizer.json")
         if not isinstance(longest, int) or not 2 < longest <= most:
             raise refuse(checkpoint, f"{name}_length: {longest!r}", f"a number above 2, and at most {most} places")
         sides[name] = Side(vocabulary[marker] if marker else None, longest, prompt.removeprefix(marker or ""))
@@ -279,5 +280,5 @@ def _open_layer(module: Module) -> tuple[Matrix, NDArray[np.float32]]:
 
 def _check(path: Path, weight: Matrix, bias: NDArray[np.float32]) -> tuple[Matrix, NDArray[np.float32]]:
     if weight.ndim != 2 or not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise UserError(f"{path}: found a projection that is no matrix of finite numbers: fetch the checkpoint again")
+        raise UserError(f"{path}: the projection is not a matrix of finite numbers: fetch the checkpoint again")
     return weight, bias

@@ -1,8 +1,8 @@
 """The network of a checkpoint, run on this machine: a function from the tokens of a batch of texts to numbers.
 
-ONNX Runtime computes a network of BERT's family from its weights, and any other from the checkpoint's own graph. What
-has neither is computed by PyTorch, if that is installed. On a machine with CUDA, each picks it, and PyTorch computes in
-the precision of the checkpoint, mostly half.
+ONNX Runtime computes a network of BERT's family from its weights, and any other from the checkpoint's own graph. If a
+network has neither, PyTorch computes it, if installed. On a machine with CUDA, both use it, and PyTorch computes in the
+precision of the checkpoint, which is mostly half.
 
 All texts of a batch have one number of tokens, so that no text is padded or masked, and one thread computes a batch. On
 a processor, ONNX Runtime computes each row of a matrix product in the same order, however many rows there are. So what
@@ -64,7 +64,7 @@ def open_network(checkpoint: Checkpoint, head: Head) -> Network:
 
 
 def open_built(checkpoint: Checkpoint, head: Head) -> Network:
-    """Build the graph of one of BERT's family. `UserError` without the head. One of integers takes single texts."""
+    """Build the graph of one of BERT's family. `UserError` if it lacks the head. One of integers takes single texts."""
     weights, layout = load_weights(checkpoint), read_layout(checkpoint)
     if head not in ("states", "late") and f"{head}.decoder.bias" not in weights:
         needed = {"words": "a masked language model (learned sparse)", "labels": "a classifier (cross-encoder)"}

@@ -1,8 +1,8 @@
 """Rerankers on this machine: scores of pairs of a query and a passage, by the model of a checkpoint.
 
-A cross-encoder scores a pair by its logit (Nogueira and Cho, 2019). A sequence-to-sequence or a causal model scores it
-by how much more likely its word for yes is than its word for no, after a template that belongs to the model. A model of
-late interaction scores it by the vectors of its tokens.
+A cross-encoder scores a pair by its logit (Nogueira and Cho, 2019). A sequence-to-sequence or a causal model reads it
+in a template that belongs to the model. The score is how much more likely its word for yes is than its word for no. A
+model of late interaction scores it by the vectors of its tokens.
 """
 
 import re
@@ -107,7 +107,7 @@ def list_reading(checkpoint: Checkpoint) -> list[int | str]:
 
 
 def _score_pairs(network: Network, tokens: Tokens, query: str, passages: Sequence[str], threads: int) -> Scores:
-    """Score passages by a cross-encoder: its logit, or of two labels the difference of their logits."""
+    """Score passages by a cross-encoder: its logit, or with two labels the difference of their logits."""
     ids, types, _ = tokens.read([(query, passage) for passage in passages])
     found = np.zeros(len(passages))
 

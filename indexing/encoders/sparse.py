@@ -23,7 +23,7 @@ WEIGHT_RANGE, LEVELS = 5, 256
 ACTIVATIONS = ("relu", "log1p_relu")
 """`log1p_relu` takes the logarithm twice, as OpenSearch's encoders of the third generation do."""
 M3_HEAD, M3_FACTOR = "sparse_linear.pt", 8
-"""The weights of BGE-M3 are mostly below 0.5. Eight times as much, they keep their differences as whole numbers."""
+"""The weights of BGE-M3 are mostly below 0.5. Multiplied by eight, they keep their differences as whole numbers."""
 
 Weighted = tuple[NDArray[np.int32], NDArray[np.float32]]
 """The weights of a text that are above 0: the entries of the vocabulary in ascending order, and their weights."""
@@ -44,7 +44,7 @@ class SparseEncoder:
 def open_sparse_encoder(model: str, digest: str | None = None, prompted: bool = True) -> SparseEncoder:
     """Open a learned sparse encoder. `UserError` for another kind or digest, or a missing file.
 
-    Unless `prompted`, texts stand without the prompts of the checkpoint, as older versions of Keystone read them.
+    Unless `prompted`, texts have no prompts of the checkpoint before them, as in older versions of Keystone.
     """
     checkpoint = read_checkpoint(model, digest)
     if checkpoint.modules and checkpoint.modules[0].kind == "Router":
@@ -64,7 +64,7 @@ def open_sparse_encoder(model: str, digest: str | None = None, prompted: bool = 
 
 
 def quantise(weights: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Turn weights into impacts, whole numbers: int32[n], a half is rounded up."""
+    """Turn weights into impacts, whole numbers, int32[n]; halves are rounded up."""
     found: NDArray[np.int32] = np.floor(weights.astype(np.float64) * LEVELS / WEIGHT_RANGE + 0.5).astype(np.int32)
     return found
 

@@ -36,7 +36,7 @@ class _Loaded:
 
 @dataclass(slots=True)
 class _State:
-    """What this process has of engines. `waiting` counts the callers that wait for one, by its key."""
+    """The engine of this process. `waiting` counts the callers that wait for one, by its key."""
 
     loaded: _Loaded | None = None
     is_lent: bool = False
@@ -50,8 +50,8 @@ _turn, _state = Condition(), _State()
 def lend_engine(model: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
     """Lend the `vllm.LLM` of a model and its arguments to one caller at a time.
 
-    It is loaded first, unless it is; another one is freed before. Those who wait for the loaded engine go before the
-    others, so that few are loaded. Errors are those of `load_engine`.
+    If it is not loaded yet, another one is freed, and then it is loaded. Those who wait for the loaded engine go before
+    the others, so that few are loaded. Errors are those of `load_engine`.
     """
     key = _name_engine(model, arguments)
     with _turn:

@@ -2,7 +2,8 @@
 
 RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT have the layers of BERT (Devlin et al., 2019) under other names.
 
-Here is also what a model takes in memory and on disk. The hub is asked for the sizes of files that are not here.
+This module also tells what a model takes in memory and on disk. The hub is asked for the sizes of files that are not
+here.
 """
 
 import math
@@ -44,8 +45,7 @@ def read_pickled_layer(path: Path) -> tuple[NDArray[np.float32], NDArray[np.floa
     Neither PyTorch nor anything that the file names runs. Such a file is a ZIP archive: `data.pkl` has the names, types
     and shapes of arrays, and `data/` has their numbers.
 
-    `UserError` if the file is missing or damaged, names anything else than arrays, or holds numbers that are not
-    finite.
+    `UserError` if the file is missing or damaged, names anything but arrays, or holds numbers that are not finite.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -59,7 +59,7 @@ def read_pickled_layer(path: Path) -> tuple[NDArray[np.float32], NDArray[np.floa
     except Exception as error:  # a damaged file raises errors of many kinds in the two libraries
         raise UserError(f"{path}: could not be read as a linear layer of PyTorch: {error}") from error
     if weight.ndim != 2 or not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise UserError(f"{path}: found weights that are no matrix of finite numbers: fetch the checkpoint again")
+        raise UserError(f"{path}: the weights are not a matrix of finite numbers: fetch the checkpoint again")
     return weight, bias
 
 
@@ -144,7 +144,7 @@ def list_missing(folder: Path, wanted: Sequence[str], held: Mapping[str, Any]) -
 
 
 def read_linear(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Read a linear layer, or `UserError`: weights, float32[outputs, inputs], and bias, float32[outputs] or zero."""
+    """Read a linear layer: weights, float32[outputs, inputs], and bias, float32[outputs] or zero; else `UserError`."""
     weights = list_weights(path)
     list_missing(path.parent, ["linear.weight"], weights)
     bias = weights["linear.bias"].read() if "linear.bias" in weights else np.zeros(1, np.float32)
@@ -176,7 +176,7 @@ _RENAMED = {
     r"^classifier\.out_proj\.": "labels.decoder.",
     r"^classifier\.": "labels.decoder.",
 }
-"""The names of weights, as patterns, and what stands in their place. `words` and `labels` are the two heads."""
+"""The names of weights, as patterns, and what replaces them. `words` and `labels` are the two heads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def find_key(variable: str) -> tuple[str, str] | None:
 
 
 def admit(url: str) -> None:
-    """`UserError` if credentials would go to another machine by plain http."""
+    """Raise `UserError` if credentials would go to another machine by plain http."""
     if not is_guarded(url):
         raise UserError(f"{url}: credentials are sent by https or within this machine only, expected an https URL")
 
@@ -109,7 +109,7 @@ def is_guarded(url: str) -> bool:
 
     if goes_by_https(url):
         return True
-    with suppress(ValueError):  # it names another host, or is no URL, which the request says
+    with suppress(ValueError):  # it names another host, or is not a URL: the request says so
         host = URL(url).host or ""
         return host == "localhost" or ip_address(host).is_loopback
     return False
@@ -134,7 +134,7 @@ def remove_key(body: bytes, key: str, spare_words: bool = False) -> bytes:
 def _escaped_pattern(key: str) -> re.Pattern[bytes]:
     """A pattern of the key at any depth of JSON strings. Its quantifiers are possessive, for linear time."""
     escapes = r"(?:\\|u005[cC])"
-    runs = re.findall(r"\\+|[^\\]", key)  # backslashes in a row stand together, since a possessive match takes all
+    runs = re.findall(r"\\+|[^\\]", key)  # backslashes in a row are one part, since a possessive match takes all
     parts = (
         f"{escapes}{{{len(one)},}}+" if one[0] == "\\" else f"{escapes}*+(?:(?i:u00{ord(one):02x})|{re.escape(one)})"
         for one in runs

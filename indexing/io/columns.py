@@ -1,7 +1,7 @@
 """Rows of columns: TSV and CSV, with or without a header. The first line decides between tabs, commas and semicolons.
 
-Quotes of CSV are removed. Most writers of TSV know no quotes: there they belong to a text that needs none. A quote that
-nothing closes belongs to the text in both forms, so that it swallows no rows.
+Quotes of CSV are removed. Most writers of TSV know no quotes: there, quotes that a text does not need belong to it. A
+quote that nothing closes belongs to the text in both forms, so that it swallows no rows.
 """
 
 import re
@@ -76,9 +76,10 @@ def read_columns(
 def name_columns(values: Sequence[str], layout: Layout) -> list[str] | None:
     """The names of the columns if the values of a first row are a header; None for a row of data.
 
-    Of two columns, one may have a name that is not known: a word behind a name of ids or texts, or letters before one
-    of texts. Of more, one must be known, if it is that of ids in the first column, or if all are single words. The
-    first column may also have a name that only reads as one of ids, if another name is known or all others are words.
+    Of two columns, one may have a name that is not known: a word after a name of ids or texts, or letters before one of
+    texts. Of more columns, two must have known names. One is enough if it names ids in the first column, or if all
+    names are single words. The first column may also have a name that only reads as one of ids, if another name is
+    known or all others are words.
     """
     known = set(find_names(values, [*layout.ids, *layout.texts, *layout.others]))
     if not values or not all(map(str.isprintable, values)):

@@ -42,14 +42,14 @@ def describe_error(error: Any) -> str:
 
 
 def describe_refusal(status: int, headers: Mapping[str, str], error: Any) -> str:
-    """Status and text of a reply that is an error; of a redirect, its status and target."""
+    """Status and text of a reply that is an error; for a redirect, its status and target."""
     if 300 <= status < 400:
         return f"{status}: leads to {printable(headers.get('Location', 'nowhere'))}, expected the URL it ends at"
     return f"{status}: {describe_error(error or PHRASES.get(status))}"
 
 
 def show_value(value: Any, most: int | None = None) -> str:
-    """A value of foreign JSON in one line of an error, cut to `most` characters; a text stands without quotes."""
+    """A value of foreign JSON in one line of an error, cut to `most` characters; a text has no quotes."""
     if not isinstance(value, str):
         try:
             value = orjson.dumps(value).decode()

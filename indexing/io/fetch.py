@@ -26,7 +26,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def fetch(project: str, archive: str, path: Path) -> None:
-    """Load an archive from the index, going on after a break.
+    """Load an archive from the index, continuing after a break.
 
     `UserError` if the index cannot be reached or lacks it; `OSError` for the disk.
     """
@@ -90,7 +90,7 @@ def _load(url: str, path: Path) -> None:
 
 
 def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
-    """Ask a server; `urlopen` takes the proxies of the environment. Certificates as pip and uv take them."""
+    """Ask a server; `urlopen` takes the proxies of the environment. Certificates are trusted as by pip and uv."""
     bare, user = _without_user(url)
     request = Request(bare, headers=headers)
     if user:
@@ -106,7 +106,7 @@ def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
 
 
 def _without_user(url: str) -> tuple[str, str]:
-    """A URL without the user and password that it may hold, and these."""
+    """A URL without the user and password that it may contain, and these two."""
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=host)), user

@@ -44,7 +44,7 @@ def is_missing(value: Any) -> bool:
 
 
 def find_field(record: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """The key of the first name with a value, else of the first that is there; equal keys go first. None for none."""
+    """The key of the first name with a value, else of the first that is there, or None; equal keys go first."""
     for name in names:
         if name in record and not is_missing(record[name]):
             return name

@@ -100,7 +100,7 @@ class Received:
 
 
 def check_url(url: str) -> URL:
-    """Parse the base URL of a server. `UserError` if it is no URL, or holds a password, a query or a fragment."""
+    """Parse the base URL of a server. `UserError` if it is not a URL, or holds a password, a query or a fragment."""
     try:
         found = URL(url)
         port = found.port
@@ -110,7 +110,7 @@ def check_url(url: str) -> URL:
         raise UserError("URL of a server: holds a user or a password, expected the key in the environment or in a file")
     if found.scheme not in ("http", "https") or not found.host or not port or "?" in url or "#" in url:
         public = printable(re.split("[?#]", url.rpartition("@")[2])[0])
-        raise UserError(f"{public!r}: not the URL of a server, expected such as http://localhost:8000/v1")
+        raise UserError(f"{public!r}: not the URL of a server, expected one such as http://localhost:8000/v1")
     return found
 
 

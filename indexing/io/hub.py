@@ -75,7 +75,7 @@ def list_files_to_push(path: Path) -> list[Sent]:
 
 
 def push(path: Path, repository: str, private: bool = True) -> str:
-    """Send a folder or file to a data set of the hub, made if need be; returns its URL. `UserError` if refused."""
+    """Send a folder or file to a data set of the hub, made if needed; returns its URL. `UserError` if refused."""
     if not _REPOSITORY.fullmatch(repository):
         raise UserError(f"{repository}: expected the name of a data set of the hub, such as USER/NAME")
     files = list_files_to_push(path)

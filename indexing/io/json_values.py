@@ -24,7 +24,7 @@ _IN_TEXT = re.compile(_BRACKETS, re.DOTALL)
 _WHOLE = re.compile(r"([+-]?[0-9]{1,18})(?:\.0*)?")
 _IN_BYTES = re.compile(_BRACKETS.encode(), re.DOTALL)
 _NOT_FINITE = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|-?\b(?:NaN|Infinity)\b', re.DOTALL)
-"""A string, also one that nothing ends, so that the search is linear; or a number that JSON does not have."""
+"""A string, even one without an end, so that the search is linear; or a number that JSON does not have."""
 
 
 def parse_json(text: bytes | str) -> Any:
@@ -57,7 +57,7 @@ def parse_reply(body: bytes) -> Any:
 
 
 def parse_objects(text: bytes | str) -> list[dict[str, Any]] | None:
-    """Objects that follow one another in a text, as RAGTIME's topics of 2026 did; None if it holds other things."""
+    """Objects that follow one another in a text, as RAGTIME's topics of 2026 do; None if it holds other things."""
     text = text.rstrip()
     found, end = [], 0
     try:
@@ -85,14 +85,14 @@ def list_inner(record: Mapping[str, Any], text_key: str | None = None) -> list[t
 
 
 def check_nesting(text: bytes | str) -> None:
-    """`OverNested` if a JSON text has more than `MOST_LEVELS`, on which a recursive parser could end the process."""
+    """Raise `OverNested` for a JSON text of more than `MOST_LEVELS`, with which a recursive parser could crash."""
     openings = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
     if openings > MOST_LEVELS:
         check_nesting_from(text, 0)
 
 
 def check_nesting_from(text: bytes | str, start: int) -> int:
-    """`OverNested` if the value at `start` has more than `MOST_LEVELS`; returns where it ends, or stops being JSON."""
+    """Raise `OverNested` for a value at `start` of more than `MOST_LEVELS`; returns where its JSON ends."""
     match: Any = _IN_TEXT.match if isinstance(text, str) else _IN_BYTES.match
     levels, end = 0, start
     while True:
@@ -107,7 +107,7 @@ def check_nesting_from(text: bytes | str, start: int) -> int:
 
 
 def read_whole_number(value: Any) -> int | None:
-    """The whole number in `2`, `2.0` or `"2"`, as models and servers write it; None if it is no whole number."""
+    """The whole number in `2`, `2.0` or `"2"`, as models and servers write it; None if it is not a whole number."""
     if isinstance(value, str):
         return int(found[1]) if (found := _WHOLE.fullmatch(value.strip())) else None
     if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_EXACT:

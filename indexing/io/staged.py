@@ -76,7 +76,7 @@ def recover(path: Path) -> Path:
 
 
 def stage(folder: Path, name: str, make: Callable[[Path], Any]) -> Any:
-    """Make a file or folder, unless an earlier try has; returns the result of `make` then, of JSON types."""
+    """Make a file or folder, unless an earlier try has; returns what `make` returned, of JSON types."""
     note = folder / f"{name}.json"
     if note.exists():
         return orjson.loads(note.read_bytes())

@@ -1,4 +1,4 @@
-"""What Windows lacks or does by other means, and how an interrupt (Ctrl-C) ends the process within a time.
+"""What Windows lacks or does in other ways, and how an interrupt (Ctrl-C) ends the process within a time.
 
 Windows differs in locks of files and folders, groups of processes, modes and the C library. No other module may use
 these directly, and a test checks that. The branches for Windows are tested with a stand-in of its module `msvcrt`, and
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import ctypes
 
 LOCKED_BYTE = 2**31 - 2
-"""The place of the byte that is locked on Windows, where others cannot read a locked byte: behind all content."""
+"""The place of the byte that is locked on Windows, where others cannot read a locked byte: after all content."""
 
 
 def lock_file(handle: int, wait: bool = False) -> None:
@@ -68,7 +68,7 @@ def kill_group(process: int) -> None:
 
 
 def read_open_mode(file: Path) -> int:
-    """Return the mode of a file that other users may read, and 0 for any other file, and on Windows for each."""
+    """Return the mode of a file that other users may read, and 0 for any other file, and on Windows for all."""
     mode = stat.S_IMODE(file.stat().st_mode)
     return mode if mode & 0o177 and sys.platform != "win32" else 0
 

@@ -34,7 +34,7 @@ HALF_WRITTEN = ".*.partial"
 
 
 OWN_STREAMS = ("/dev/std", "/dev/fd/", "/proc/self/fd/")
-"""The names of a process's own streams begin so, whatever they lead to."""
+"""The beginnings of the names of a process's own streams, whatever they lead to."""
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def link_whole(source: Path, path: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange the names of two folders at once, or by three renames. `OSError` if they cannot be renamed."""
+    """Exchange the names of two folders in one step, or by three renames. `OSError` if they cannot be renamed."""
     library = load_c_library()
     names = os.fsencode(one), os.fsencode(other)
     if swap := getattr(library, "renameat2", None):
@@ -137,11 +137,11 @@ def _reserve_space(file: IO[bytes], size: int) -> None:
 
 
 _DAMAGE = (EOFError, MemoryError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError, ValueError)
-"""The errors of numpy for files that are no whole arrays."""
+"""The errors of numpy for files that are not whole arrays."""
 
 
 HEADER_LOCK = Lock()
-"""Held while NumPy parses the header of a file: two threads at once fail in CPython 3.11, by a `SystemError`."""
+"""Held while NumPy parses the header of a file: two threads at once fail in CPython 3.11, with a `SystemError`."""
 
 
 def map_array(path: Path) -> NDArray[Any]:
@@ -157,7 +157,7 @@ def map_array(path: Path) -> NDArray[Any]:
         with HEADER_LOCK:
             array: NDArray[Any] = np.load(path, mmap_mode="r")
     except _DAMAGE as error:
-        raise ValueError(f"{path.name}: no whole array of numpy: {error}") from error
+        raise ValueError(f"{path.name}: not a whole array of numpy: {error}") from error
     return array
 
 

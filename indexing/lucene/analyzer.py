@@ -1,6 +1,6 @@
 """Anserini's analyzers, which turn a text into stems.
 
-That for English works without Java: tokens by Unicode's rules, lower case, no stop words, Porter stems.
+The one for English works without Java: tokens by Unicode's rules, lower case, no stop words, Porter stems.
 
 It knows the texts that consist of ASCII, Latin-1 and the usual marks between words, which is nearly every text in
 English. `find_stems` returns None for any other text, which Lucene's own analyzer then reads.
@@ -185,5 +185,5 @@ def _ends_double(word: str) -> bool:
 
 
 def _ends_short(word: str) -> bool:
-    """Whether a word ends by consonant, vowel, consonant, and the last is no w, x or y."""
+    """Whether a word ends by consonant, vowel, consonant, and the last is not w, x or y."""
     return _form(word).endswith(b"cvc") and word[-1] not in "wxy"

@@ -1,6 +1,6 @@
 """The postings of an updated index, from the older postings and the texts of new and changed documents, without Java.
 
-The files have the bytes that `write_postings` would write of a new Lucene index. No text of a document that stays is
+The files have the bytes that `write_postings` would write for a new Lucene index. No text of a document that stays is
 read. Its postings are copied in chunks, so memory holds the terms, the postings of removed and new documents, and one
 chunk.
 """
@@ -21,7 +21,7 @@ from keystone.indexing.lucene.postings import Postings, frequency_type, write_co
 from keystone.indexing.types import Progress, Tick, silent
 
 CHUNK_POSTINGS = 1 << 20
-"""The postings that memory holds at one time."""
+"""The postings that memory holds at the same time."""
 TERM_STEP = 16
 """A term is looked for first among every so many terms."""
 

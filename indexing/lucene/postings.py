@@ -41,7 +41,7 @@ ENTRIES_BYTES = 1 << 22
 FEW_TERMS = 10_000
 """Up to this many terms, Python finds them sooner than a process loads Numba."""
 CHECKED_BYTES = 1 << 28
-"""The size of files up to which each opening compares their checksums. Of larger files, it compares the lengths."""
+"""The size of files up to which each opening compares their checksums. For larger files, it compares lengths."""
 _WITH_FREQUENCIES = 1 << 3
 """Lucene's flag for postings that tell how often a document holds the term."""
 
@@ -161,7 +161,7 @@ def save_postings(
 
 
 def open_postings(folder: Path) -> Postings:
-    """Map a folder of postings. `UserError` if its files are missing or unfit, or small ones lack their checksums."""
+    """Map a folder of postings. `UserError` if files are missing or unfit, or small ones have other checksums."""
     try:
         counts = orjson.loads((folder / "counts.json").read_bytes())
         sizes = [(folder / name).stat().st_size for name in counts["checksums"]]

@@ -213,7 +213,7 @@ def build_rows(reader: Any, where: str, folder: Path, progress: Progress = silen
             found, width = found + len(ids), max(width, ids.dtype.itemsize)
             tick(len(ids))
     if found != count:
-        raise UserError(f"{where}: holds {count} documents and {found} ids, expected each document to have its own")
+        raise UserError(f"{where}: holds {count} documents and {found} ids, expected an id for each document")
     folder.mkdir(parents=True)
     names = reserve_array(folder / "ids.npy", f"S{width}", (count,))
     numbers = reserve_array(folder / "numbers.npy", np.int32, (count,))
@@ -232,7 +232,7 @@ def build_rows(reader: Any, where: str, folder: Path, progress: Progress = silen
 
 
 def _check_ids(ids: NDArray[np.bytes_], where: str) -> None:
-    """`UserError` for an id that no TREC file can hold. A check of all ids together comes first, since it is fast."""
+    """Raise `UserError` for an id that no TREC file can hold. A fast check of all ids together comes first."""
     names = ids.tolist()
     joined = b"".join(names)
     if (

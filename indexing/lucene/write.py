@@ -111,9 +111,9 @@ class _Fields:
 
 
 def make_analyzer(language: str = DEFAULT_LANGUAGE) -> Any:
-    """Anserini's analyzer for a language. That for English: standard tokens, lower case, no stop words, Porter stems.
+    """Anserini's analyzer for a language. For English: standard tokens, lower case, no stop words, Porter stems.
 
-    `UserError` without its file of word pieces, or data of Thai in Java.
+    `UserError` if the file of word pieces, or Java's data for Thai, is missing.
     """
     if language == DEFAULT_LANGUAGE:
         return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
@@ -138,7 +138,7 @@ _DISCARDED: deque[Any] = deque()
 
 
 def open_reader(folder: Path) -> Any:
-    """A Lucene reader of an index; without a user, it is closed. `UserError` for no whole index, or a newer Lucene's.
+    """A Lucene reader of an index; without a user, it is closed. `UserError` for a broken index, or a newer Lucene's.
 
     A user keeps the object itself: Java does not know it. Lucene 10 maps the files of each reader until it is closed.
     """

@@ -116,7 +116,7 @@ def _checked(url: str, text: str) -> str:
     except ValueError:
         known = False
     if not known:
-        raise UserError(f"{text!r}: not an index of an OpenSearch cluster, expected such as {EXAMPLE}")
+        raise UserError(f"{text!r}: not an index of an OpenSearch cluster, expected one such as {EXAMPLE}")
     return url.rstrip("/")
 
 
@@ -126,7 +126,7 @@ def _checked_name(name: str) -> str:
         "is empty" if not name
         else "has capital letters" if name != name.lower()
         else f"begins with {name[0]!r}" if name[0] in "_-+"
-        else "is no name" if name in (".", "..")
+        else "is not a name" if name in (".", "..")
         else f"holds {found[0]!r}" if (found := _NOT_IN_NAMES.search(name))
         else f"is longer than {LONGEST_NAME_BYTES} bytes" if len(name.encode(errors="replace")) > LONGEST_NAME_BYTES
         else None
@@ -220,7 +220,7 @@ class Node:
 
 
 def credentials() -> str | None:
-    """Make the Authorization header, or None, of the environment. `UserError` for incomplete or two credentials."""
+    """Make the Authorization header from the environment, or None. `UserError` for incomplete or two credentials."""
     user, password, key = os.environ.get(USER, ""), os.environ.get(PASSWORD, ""), read_key(KEY)
     if bool(user) != bool(password):
         raise UserError(f"found {USER if user else PASSWORD} alone in the environment, expected {CREDENTIALS}")

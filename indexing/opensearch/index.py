@@ -36,10 +36,10 @@ GREATEST_IMPACT = 511
 SIMILARITY = {"type": "BM25", "k1": 0.9, "b": 0.4}
 EF_CONSTRUCTION = 128
 VERSION_DIGITS = 16
-"""The digits of its key at the end of the name of an updated index."""
+"""How many digits of its key end the name of an updated index."""
 DELETED_AT_ONCE = 10_000
 SHARD_TRIES, SHARD_PAUSE_S = 20, 0.5
-"""How often in a row a shard may have failed to start, and the pause between two looks."""
+"""How often in a row a shard may fail to start, and the pause between two looks."""
 MERGE_TIMEOUT_S = 6 * 3600.0
 
 _HNSW = re.compile(r"HNSW(\d+)(,Flat)?")

@@ -1,7 +1,7 @@
 """The nodes among which loads and searches are shared: those of the user's URLs, or all that opensearch-py finds.
 
-Keystone looks for further nodes only if `OPENSEARCH_SNIFF` is true. Nobody can reach the addresses that nodes publish
-behind a proxy, in a cloud service or in a container, and each of them costs the time of a connection. They would also
+Keystone looks for further nodes only if `OPENSEARCH_SNIFF` is true. Behind a proxy, in a cloud service or in a
+container, nodes publish addresses that nobody can reach. Each of them costs the time of a connection. They would also
 be sent credentials, although the user has not named them.
 """
 

@@ -289,7 +289,7 @@ def administer(nodes: Sequence[Node], patience: float = PATIENCE_S) -> "OpenSear
         """The transport of the client, in place of opensearch-py's own connections."""
 
         def __init__(self, *_: Any) -> None:
-            """Opens nothing: the nodes are connected."""
+            """Open nothing: the nodes are connected."""
 
         def perform_request(
             self,

@@ -8,10 +8,10 @@ from typing import Literal
 from keystone.indexing.corpora.segments import SHORT_LINE_CHARACTERS, split_sentences
 
 LONGEST_PARAGRAPH = 1500
-"""Characters of one node of content; longer paragraphs are split at sentences, so that no node is half a document."""
+"""The most characters of a node of content; longer paragraphs are split at sentences, so no node is half a document."""
 
 LONGEST_SENTENCE = 1000
-"""Characters of a sentence; longer stretches without an end of sentence are split at a blank."""
+"""The most characters of a sentence; longer stretches without an end of sentence are split at a blank."""
 
 _LINE = re.compile(r"[^\n]*\n?")
 _STOPS = (".", "!", "?", ":", ";", '"', "\u201d", ")", "]")

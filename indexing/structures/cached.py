@@ -26,7 +26,7 @@ from keystone.indexing.types import Document
 CHUNK_DOCUMENTS = 256
 """The documents whose structures are built and kept together."""
 FEWEST_FOR_PROCESSES = 64
-"""From how many documents on several processes build. It takes about a second to start them."""
+"""From this many documents on, several processes build. It takes about a second to start them."""
 
 _get_fields = attrgetter(*Node.__slots__)
 

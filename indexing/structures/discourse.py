@@ -1,7 +1,7 @@
 """Discourse trees without a model: strictly binary, right-branching within sentences, paragraphs, sections, document.
 
-Against the gold trees of GUM this shape is far better than its labels (`benchmarks/discourse_trees.py`). A label comes
-from a connective, and `Node.cue` names it; without a connective it is a default.
+Measured against the gold trees of GUM, this shape is far better than its labels (`benchmarks/discourse_trees.py`). A
+label comes from a connective, and `Node.cue` names it; without a connective it is a default.
 
 The table of English connectives is our own, in the terms of Mann and Thompson (1988). A connective relates the unit
 that it begins to the unit before it, or within a sentence to the one after it.
@@ -74,7 +74,7 @@ _SPEECH = re.compile(
     re.IGNORECASE,
 )
 HEAD_LENGTH = 80
-"""Characters at the beginning or the end of a unit that are looked at."""
+"""How many characters at the beginning or the end of a unit are looked at."""
 
 
 def find_connective(unit: str) -> str:
@@ -95,13 +95,13 @@ def find_connective(unit: str) -> str:
 
 
 def signal_across(right: str) -> Signal | None:
-    """The relation of a sentence or more to the text before it, by the connective it begins with; None without one."""
+    """The relation of a sentence or more to the text before, by the connective it begins with; None if it has none."""
     cue = find_connective(right)
     return _signal(cue) if cue and cue not in INSIDE_ONLY else None
 
 
 def signal_within(left: str, right: str) -> Signal | None:
-    """The relation between two parts of one sentence, by a connective that one begins with; None without one.
+    """The relation between two parts of one sentence, by a connective that one begins with; None if there is none.
 
     A left part that ends with a verb of speech or thought is an attribution. Else the right part counts first.
     """
@@ -122,13 +122,13 @@ IN_SENTENCE, BETWEEN_SENTENCES, BETWEEN_PARAGRAPHS, AFTER_HEADING, BEFORE_HEADIN
 """Strengths of the gap between two neighbouring leaves; sections of a higher level add 2 for each level."""
 
 MOST_SENTENCES, FEWEST_SENTENCES = 5, 2
-"""Sentences of a leaf (DiscoRAG, section 3.1); a section of one sentence is a leaf too."""
+"""The most and the fewest sentences of a leaf (DiscoRAG, section 3.1); a section of one sentence is a leaf too."""
 
 LONGEST_CHAIN = 12
-"""Units of one level that stand in one chain; more get a balanced layer above them, so that no tree is a list."""
+"""The most units of one level in one chain; more get a balanced layer above them, so that no tree is a list."""
 
 MOST_RELATIONS = 7
-"""Lines that `relations_from` gives to an agent (DiscoRAG, Listing 1)."""
+"""The most lines that `relations_from` gives to an agent (DiscoRAG, Listing 1)."""
 
 
 class Leaf(NamedTuple):
@@ -159,7 +159,7 @@ class _Group:
 
 
 def discourse_tree(sections: Tree, text: str) -> Tree:
-    """The discourse tree over a section tree: leaves of 2 to 5 sentences, the first with the headings; or one empty."""
+    """The discourse tree over sections: leaves of 2 to 5 sentences, the first with the headings; or an empty leaf."""
     return binary_tree(sections.doc_id, _leaves(sections, text) or [Leaf(0, 0, 0)], text)
 
 

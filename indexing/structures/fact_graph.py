@@ -90,7 +90,7 @@ class FactGraph:
     """Facts by number, each with the forms of its keys, and for each form the ways to write it and its facts.
 
     `written` counts how often a key is written in each way, so it is the map of aliases too. `labels` has the most
-    frequent way to write each key that is no alias. Ties go to the first in the order of characters.
+    frequent way to write each key that is not an alias. Ties go to the first in the order of characters.
     """
 
     facts: tuple[tuple[str, ...], ...]
@@ -164,7 +164,7 @@ FEWEST_CHARACTERS = 12
 MOST_KEYS = 10
 """The most key elements of one fact. Names come first, then numbers, then other words."""
 CONTENT_WORDS = 3
-"""How many words that are no names are key elements of a fact: those of the highest TF-IDF."""
+"""How many words other than names are key elements of a fact: those of the highest TF-IDF."""
 FEWEST_LETTERS = 4
 """A shorter word is a key element only as part of a name or a number."""
 
@@ -231,7 +231,7 @@ def _is_content(word: str) -> bool:
 def _find_names(text: str, tokens: Sequence[re.Match[str]], lower: Container[str]) -> Iterator[tuple[int, int]]:
     """Find runs of capitalised words, as (first, after the last) places of tokens.
 
-    The first word of a sentence is no name of its own if it is in `lower`: the document writes it in lower case too.
+    The first word of a sentence is not a name by itself if it is in `lower`: the document writes it in lower case too.
     """
     words = [token[0] for token in tokens]
     at = 0

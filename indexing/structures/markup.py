@@ -1,7 +1,7 @@
 """The headings and the content of a source, as blocks: of HTML, of Markdown (CommonMark 0.31), and of wikitext.
 
-Offsets are those of the source with its markup. Of wikitext, tables, templates and comments are left out.
-The format of a document's headings is guessed from its text: a markup counts only where it is plain.
+Offsets are those of the source with its markup. Tables, templates and comments of wikitext are left out. The format of
+a document's headings is guessed from its text: a markup counts only where it is plain.
 """
 
 import re
@@ -77,7 +77,7 @@ def _markup_ends(text: str) -> dict[int, int]:
 
 
 LONGEST_HEADING = 300
-"""Characters of source; a longer heading was never closed and is content."""
+"""The most characters of source; a longer heading was never closed and is content."""
 
 _SPACE = re.compile(r"(?:\s|&nbsp;)*")
 _PAGE = re.compile(r"\A\s*<(?:!doctype html|html)[\s>]", re.IGNORECASE)
@@ -186,7 +186,7 @@ def _marks_headings(document: Document) -> bool:
 
 
 CODE_INDENT = 4
-"""Columns of indentation from which a line is no heading, fence or separator."""
+"""From this many columns of indentation on, a line is not a heading, fence or separator."""
 
 _FENCE = re.compile(r"(`{3,}(?=[^`]*\Z)|~{3,})")
 _MARKDOWN_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?=[ \t]|\Z)")

@@ -21,13 +21,13 @@ Span = tuple[int, int]
 
 LONGEST_HEADING_WORDS = 15
 SHORTEST_PROSE = 40
-"""Characters of a sentence that is prose and no item of a list."""
+"""The fewest characters of a sentence that is prose and not an item of a list."""
 
 FOUND_WEIGHT, PROSE_WEIGHT = 10, 6
 """The worth of a heading that is found, and the additional worth of prose right below it."""
 
 MOST_PAIRS, MOST_PLACES, FEWEST_PLACES = 200_000, 32, 4
-"""Bounds of the work: pairs of heading and place over a document, and places that one heading considers."""
+"""Bounds of the work: pairs of heading and place in a document, and places that one heading considers."""
 
 LONGEST_HEADING = 300
 
@@ -43,10 +43,9 @@ def normal_form(heading: str) -> str:
 def place_headings(text: str, headings: Sequence[str]) -> list[Span | None]:
     """The place (start, end) of each heading in the text, None for one that is not found.
 
-    The places rise. Of all such alignments, this one has the largest sum of weights; among equals, the last places.
-    A heading equals a line, a sentence or the last sentence of a line. The function runs in O((n + m) log m) for n
-    headings and m lines. It considers at most 32 places for a heading. If there are very many headings, it considers at
-    most 4.
+    The places rise. No such alignment has a larger sum of weights; among equals, the last places count. A heading
+    equals a line, a sentence or the last sentence of a line. The function runs in O((n + m) log m) for n headings and m
+    lines. It considers at most 32 places for a heading. If there are very many headings, it considers at most 4.
     """
     forms = [normal_form(heading) for heading in headings]
     sentence_spans = split_sentences(text)
@@ -224,7 +223,7 @@ def section_tree(document: Document, format: str = "headings") -> Tree:
 
 
 _CONTENT_RANK = 1 << 20
-"""Content stands below every heading, and below content of a smaller depth within lists."""
+"""Content goes below every heading, and below content of a smaller depth within lists."""
 
 
 def _blocks_between(text: str, start: int, end: int) -> list[Block]:

@@ -9,11 +9,11 @@ Kind = Literal["heading", "content", "relation"]
 """A heading or the document's title; text; or the joint of two parts of a discourse."""
 
 Nuclearity = Literal["", "NS", "SN", "NN"]
-"""Of the two children of a relation, N is a nucleus and S is its satellite; empty where the node is no relation."""
+"""Of the two children of a relation, N is a nucleus and S is its satellite; empty if the node is not a relation."""
 
 INDENT = "\t"
 DEEPEST_INDENT = 40
-"""Tabs in front of a rendered line; deeper nodes stand at this depth."""
+"""The most tabs in front of a rendered line; deeper nodes get as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The nodes in pre-order: ids rise, each parent stands before its children, spans of content rise and are disjoint.
+    """The nodes in pre-order: ids rise, each parent comes before its children, spans of content rise and are disjoint.
 
-    `ValueError` if the nodes are no such tree. All functions below take ids of nodes; `KeyError` for an unknown id.
+    `ValueError` if the nodes are not such a tree. All functions below take ids of nodes; `KeyError` for an unknown id.
     """
 
     doc_id: str
@@ -121,7 +121,7 @@ def depths(tree: Tree) -> dict[int, int]:
 
 
 def render(tree: Tree, text: str, shown: Collection[int] | None = None) -> str:
-    """One node a line in pre-order, `id: text` behind tabs, those of `shown` or all: RDR2's tree (Table 16)."""
+    """One line per node in pre-order, `id: text` after tabs, for `shown` or all nodes: RDR2's tree (Table 16)."""
     depth = depths(tree)
     return "\n".join(
         f"{INDENT * min(depth[node.id], DEEPEST_INDENT)}{node.id}: {_line(node, text, depth[node.id])}"
@@ -140,7 +140,7 @@ def _line(node: Node, text: str, depth: int) -> str:
 
 
 def _subtree_ends(nodes: Sequence[Node]) -> tuple[int, ...]:
-    """The ends of all subtrees; `ValueError` if the nodes are no tree in pre-order."""
+    """The ends of all subtrees; `ValueError` if the nodes are not a tree in pre-order."""
     if not nodes:
         raise ValueError("a tree has at least one node")
     ends = [len(nodes)] * len(nodes)
@@ -167,4 +167,4 @@ def _check_values(node: Node) -> None:
     if node.kind not in get_args(Kind) or node.nuclearity not in get_args(Nuclearity):
         raise ValueError(f"node {node.id}: unknown kind {node.kind!r} or nuclearity {node.nuclearity!r}")
     if not 0 <= node.start <= node.end:
-        raise ValueError(f"node {node.id}: {node.start}-{node.end} is no span")
+        raise ValueError(f"node {node.id}: {node.start}-{node.end} is not a span")

@@ -86,7 +86,7 @@ def settle_embedding(
     """Fill in what the files of a model on this machine say: prefixes and dimensions unless given, place and digest.
 
     `named` has the names of the fields that are given, `query_prefix` and `passage_prefix` among them. `note` receives
-    a message if neither prefix is given, and nobody knows which the model needs, or nobody puts known ones before texts
+    a message if neither prefix is given, and either nobody knows which the model needs, or nobody adds the known ones
     for a URL. The message tells the `names` of what gives them. The embedded model in floating point and one at a URL
     stay as they are. `UserError` as from `read_checkpoint`, and for a backend that cannot run the model.
     """

@@ -211,13 +211,13 @@ def _read_vector(found: Any) -> NDArray[np.float64]:
         try:
             vector = np.frombuffer(base64.b64decode(found, validate=True), dtype="<f4").astype(np.float64)
         except (binascii.Error, ValueError) as error:
-            raise ValueError(f"found an embedding that is no list of numbers: {error}") from error
+            raise ValueError(f"found an embedding that is not a list of numbers: {error}") from error
     elif isinstance(found, list) and set(map(type, found)) <= {int, float}:
         vector = np.array(found, dtype=np.float64)
     if len(vector) > LARGEST_DIMENSION_ENTRIES:
         raise ValueError(f"found a vector of {len(vector)} numbers, expected at most {LARGEST_DIMENSION_ENTRIES}")
     if not np.all(np.isfinite(vector)) or not vector.any():
-        raise ValueError("found an embedding that is no list of finite numbers, or all zero")
+        raise ValueError("found an embedding that is not a list of finite numbers, or all zero")
     with np.errstate(over="ignore"):
         length = float(np.linalg.norm(vector))
     if not LEAST_NORM <= length <= LARGEST_NORM:

@@ -30,7 +30,7 @@ SEED = 1234
 SAMPLE_VECTORS = 65_536
 """The vectors that train an index."""
 LIST_SAMPLE_VECTORS = 256
-"""The least training vectors for each list of an inverted file. FAISS uses no more."""
+"""The fewest training vectors for each list of an inverted file. FAISS uses no more."""
 MOST_GPU_HITS = 2_048
 MOST_NEIGHBOURS, MOST_REFINED = 1_024, 64
 """The most that a build tries for `efSearch` and for `k_factor_rf`."""
@@ -154,11 +154,11 @@ def write_dense(index: Any, path: Path) -> None:
 
 
 def load_dense(path: Path, parameters: str = "", mapped: bool = False, chosen: str = "") -> Any:
-    """Read an index and set search parameters such as `nprobe=16`, over those that its build has `chosen`.
+    """Read an index and set search parameters such as `nprobe=16`, which override those that its build has `chosen`.
 
     If `mapped` is true, the index stays on disk. Without parameters, an inverted file searches as many lists as the
-    square root of their number, and a refined index computes the scores of `REFINED` candidates for each hit.
-    `UserError` if the file is no whole index, or the index has no such parameter.
+    square root of their number. A refined index then computes the scores of `REFINED` candidates for each hit.
+    `UserError` if the file is not a whole index, or the index has no such parameter.
     """
     faiss = import_faiss()
     try:

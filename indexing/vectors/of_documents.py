@@ -30,7 +30,7 @@ def document_vectors(
     texts_of: TextsOf = join_title_and_text,
     effort: Effort = ONE_THREAD,
 ) -> Vectors:
-    """Vectors of documents by row, float32[len(rows), dimension]. `UserError` without a model, or if it refuses one."""
+    """Vectors of documents by row, float32[len(rows), dimension]. `UserError` if a model is missing, or refuses one."""
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings: build it with them")
     embedding = index.embedding

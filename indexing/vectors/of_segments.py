@@ -27,7 +27,7 @@ from keystone.indexing.vectors.passages import open_kept_passages
 MakeVectors = Callable[[Sequence[int]], Iterable[Vectors]]
 """Makes the vectors of the groups with these numbers, in order."""
 _MAKING: dict[bytes, Lock] = {}
-"""A lock for each model, by its digest. The model of a bundle asks that of the index, so the two must not wait."""
+"""A lock for each model, by its digest. The model of a bundle asks that of the index, so they must not share one."""
 
 
 class VectorCache:

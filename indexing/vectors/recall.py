@@ -1,11 +1,11 @@
-"""Recall of a FAISS index that is not exact, measured when it is built, and the choice of its kind by it.
+"""Recall of a FAISS index that is not exact, measured when it is built, and the choice of its kind by that.
 
-Sampled vectors of the index are the queries. Recall at k is the share of the k found vectors that are no worse than
-the k-th of an exact search of all vectors, in the mean over queries. A query does not find itself. In a graph, its own
-node would lead to its neighbours; there the queries are unlinked first, and no query finds another one.
+Sampled vectors of the index are the queries. Recall at k is the share of the k found vectors that are no worse than the
+k-th of an exact search, averaged over the queries. A query does not find itself. In a graph, its own node would lead to
+its neighbours; there the queries are unlinked first, and no query finds another one.
 
-A kind reaches a recall if the lower end of the one-sided 99 % interval of this mean does, and would do so with one
-more hit missed. So only an exact kind reaches 1.
+A kind reaches a recall if the lower end of the one-sided 99 % interval of this mean does, even with one more hit
+missed. So only an exact kind reaches 1.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,8 +55,10 @@ SIGMAS = 2.326
 SMALL_KINDS = (
     "RaBitQ", "RaBitQ2", "RaBitQ3", "SQ4", "RaBitQ4", "RaBitQ5", "SQ6", "RaBitQ6", "SQ8", "SQfp16", "Flat",
 )  # fmt: skip
-"""The kinds among which the smallest is chosen. All of them scan codes; what a graph, lists of rows or a refinement
-add to a code makes an index larger, and finds no more than a scan of the same codes."""
+"""The kinds among which the smallest is chosen. All of them scan codes.
+
+A graph, lists of rows or a refinement make an index larger, and find no more than a scan of the same codes.
+"""
 
 Rows = NDArray[np.int64]
 Shares = NDArray[np.float64]
@@ -67,7 +69,7 @@ Open = Callable[[str], Iterable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What an exact search finds for the sampled queries, beyond the deepest of `DEPTHS`, without what they must not.
+    """What an exact search finds for the sampled queries, beyond the deepest of `DEPTHS`, without forbidden hits.
 
     `rows` and `scores` are int64 and float32[queries, found]. `apart` says that no query may find another one;
     otherwise it may not find itself.

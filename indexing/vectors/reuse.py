@@ -1,6 +1,6 @@
 """Vectors of an older index for the texts that a new one shares with it, so that only other texts are embedded.
 
-A text has the vector of the older document, or passage, at the same place, or of any that left the index with the same
+A text has the vector of the older document or passage at the same place, or of one that left the index with the same
 text. The older FAISS index must hold the vectors themselves, as `Flat`, `HNSW32` and `IVF256,Flat` do.
 """
 

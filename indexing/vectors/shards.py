@@ -145,8 +145,8 @@ def embed_store(
 ) -> Shards:
     """Embed title and text of all documents, except the shards that `folder` holds already.
 
-    `embed` is that of an engine; None embeds in this process. Before a long work, `effort.foretell` receives what
-    it will take. `UserError` if the model refuses a document. `NotWritten` if the disk lacks the space.
+    `embed` is that of an engine; None embeds in this process. Before long work, `effort.foretell` receives what it will
+    take. `UserError` if the model refuses a document. `NotWritten` if the disk lacks the space.
     """
     folder.mkdir(exist_ok=True)
     shards = list(chunks(range(len(store)), SHARD_DOCUMENTS))
@@ -170,7 +170,7 @@ def embed_store(
 
 
 def _foretell(store: Texts, embedding: Embedding, missing: Sequence[range], effort: Effort, *, is_tried: bool) -> None:
-    """Foretell the embedding of the missing shards. Only a model of this process is tried, since others are paid."""
+    """Foretell the embedding of the missing shards. Only a model of this process is tried, since others cost money."""
     rows = np.concatenate([np.arange(own.start, own.stop) for own in missing])
 
     def measure(places: Sequence[int]) -> int:
@@ -207,7 +207,7 @@ FIRST_TEXTS = 8
 TRIAL_SECONDS = 0.5
 """A trial of this length is the last one: its speed is that of the whole work."""
 TRIED_SHARE = 1 / 32
-"""The most of all texts that a trial reads. A smaller work ends soon and is not tried."""
+"""The largest share of all texts that a trial reads. Less work ends soon and is not tried."""
 
 
 def foretell(step: str, texts: int, effort: Effort, measure: Callable[[Sequence[int]], int]) -> None:

@@ -30,8 +30,8 @@ def search_chunk(
     """Put the keys of the best documents of each query into a row of `best`, in any order, their number into `counts`.
 
     The number is -1 for damaged postings. A key has the bits of the score in its upper half, so that a greater score
-    has a greater key. The lower half is greater for a smaller row. `places` has the next posting of each term; it
-    moves. `sums` holds zeros, and does so at the end; `taken` and `sample` are space.
+    has a greater key. The lower half is greater for a smaller row. `places` has the next posting of each term, and
+    moves on. `sums` holds zeros at the beginning and at the end. `taken` and `sample` are working space.
     """
     one, size, depth = np.float32(1), len(sums), best.shape[1]
     for query in range(len(counts)):
@@ -83,7 +83,7 @@ def _key_of(sum: float, row: int) -> Any:
 
 @njit(cache=True, nogil=True, _nrt=False)  # type: ignore[untyped-decorator]
 def _take_above(sums: Any, count: int, first: int, low: Any, keys: Any, found: int) -> int:
-    """Append the keys above `low` of documents with a sum; returns the number of keys then."""
+    """Append the keys above `low` of documents with a sum; returns the new number of keys."""
     near = np.float64(np.uint32(low >> np.uint64(32)).view(np.float32)) * (1 - 1e-6)
     for at in range(count):
         if sums[at] > near:

@@ -4,8 +4,8 @@ The weight of each posting is computed as Lucene's `BM25Similarity` computes it,
 for the length of a document. Lucene adds a document's weights in double precision and rounds the sum. Such sums of
 single-precision numbers of like size are exact in any order, so both give the same scores.
 
-The postings of a query are added into an array, a range of documents after another. A sample of the first sums tells
-about where the best ones begin, so few documents are looked at twice. Compiled loops do this. A short search in a
+The postings of a query are added into an array, one range of documents after another. A sample of the first sums tells
+roughly where the best ones begin, so few documents are looked at twice. Compiled loops do this. A short search in a
 process that has not loaded Numba does without them, since loading it takes half a second.
 """
 
@@ -35,13 +35,13 @@ CHUNK_QUERIES = 64
 MOST_WORDS = 65_536
 """The maximum number of distinct words in a query; Lucene's own maximum is 1,024."""
 RANGE_DOCUMENTS = 1 << 16
-"""The documents whose sums are held at one time: their 0.5 MB stays in a processor's cache."""
+"""The documents whose sums are held at the same time: their 0.5 MB stays in a processor's cache."""
 MOST_KEPT = 1 << 26
 """The most postings whose weights are kept in memory, in 256 MB."""
 SAMPLED_DOCUMENTS = 1 << 12
-"""The most documents whose sums tell about where the best ones begin."""
+"""The most documents whose sums tell roughly where the best ones begin."""
 LEAST_SAMPLED = 1 << 9
-"""The least of them. For few hits, a small sample is sooner looked at than it saves."""
+"""The fewest documents of that sample. A smaller one would save nothing, even for few hits."""
 FEW_POSTINGS = 1 << 22
 """Up to this many postings, NumPy adds them sooner than a process loads Numba."""
 
@@ -121,7 +121,7 @@ class PostingsSearcher(Sparse):
         return boosts * _inverse_frequencies(counts, self._postings.documents), boosts == 1
 
     def _keep_weights(self, visited: int) -> None:
-        """Compute and keep the weights of all postings once a batch, or many single queries, are worth it."""
+        """Compute and keep the weights of all postings once a batch or many single queries make it worthwhile."""
         self._visited += visited
         own = self._postings
         if self._are_loops_due and self._visited > len(own.rows) > len(self._kept) and len(own.rows) <= MOST_KEPT:

@@ -1,4 +1,4 @@
-"""BM25 over a Lucene index that Keystone built, or Pyserini or Anserini, by Lucene's own `IndexSearcher`.
+"""BM25 over a Lucene index that Keystone, Pyserini or Anserini built, by Lucene's own `IndexSearcher`.
 
 A batch of queries takes a few calls from Python to Java, none per query or hit. The threads are Java's, because only
 one Python thread at a time may call Java. Keystone composes their work from method handles (`java.lang.invoke`). Java
@@ -51,8 +51,8 @@ KEPT_SEARCHES = 16
 def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
     """Open the BM25 search of an index folder that holds its own postings. `UserError` if they are damaged.
 
-    The mapped postings of the index are searched. Lucene searches an index of an older version, which has none. Of an
-    index in several languages, each is searched, and `LanguagesSearcher` fuses their rankings.
+    The mapped postings of the index are searched. Lucene searches an index of an older version, which has none. If the
+    index has several languages, each is searched, and `LanguagesSearcher` fuses their rankings.
     """
     found = [_open_language(one, bm25) for one in index.list_languages()]
     return LanguagesSearcher(found) if index.languages and not index.language_part else found[0]

@@ -65,7 +65,7 @@ class OpenSearchDense(Dense):
         depth: int,
         threads: int = 1,  # noqa: ARG002
     ) -> Rankings:
-        """Rank for query vectors (float32[queries, dimension]); ties by id. `UserError` without an answer."""
+        """Rank for query vectors (float32[queries, dimension]); ties by id. `UserError` if no answer comes."""
         if not self._exact and depth > MOST_NEIGHBOURS:
             raise UserError(
                 f"retrieval.depth: found {depth}, expected at most {MOST_NEIGHBOURS}: OpenSearch finds no more by a "

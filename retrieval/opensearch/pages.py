@@ -89,7 +89,7 @@ def _read_hits(size: int, count: int, answer: Any) -> tuple[NDArray[np.float64],
 
 
 def _check_hits(hits: NDArray[np.float64]) -> None:
-    """`ValueError` if scores of float64[hits, 2] ascend or exceed float32, or if a document occurs twice."""
+    """Raise `ValueError` if scores of float64[hits, 2] ascend or exceed float32, or if a document occurs twice."""
     scores, rows = hits.T
     if not np.all(np.abs(scores) <= np.finfo(np.float32).max) or np.any(np.diff(scores) > 0):
         raise ValueError("found scores that are too large or ascend")

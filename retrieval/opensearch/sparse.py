@@ -2,7 +2,7 @@
 
 OpenSearch 2.x multiplies BM25 scores by (k1 + 1), and Keystone divides them again.
 
-The exact best sums of several searches, by the threshold algorithm (Fagin, Lotem and Naor, PODS 2001).
+The threshold algorithm finds the exact best sums of several searches (Fagin, Lotem and Naor, PODS 2001).
 """
 
 from collections import Counter
@@ -41,8 +41,8 @@ def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
 class OpenSearchSparse(Sparse):
     """BM25 with k1=0.9, b=0.4 over an index in a cluster; `statistics` names the shards that count words.
 
-    Texts are analyzed here, as the cluster has analyzed the documents. Of an index in several languages, one is
-    searched, `index.language_part`.
+    Texts are analyzed here, as the cluster has analyzed the documents. If the index has several languages, only
+    `index.language_part` is searched.
     """
 
     def __init__(self, index: Index, statistics: Statistics = "global") -> None:
@@ -62,7 +62,7 @@ class OpenSearchSparse(Sparse):
         threads: int = 1,  # noqa: ARG002
         tick: Tick = lambda _: None,
     ) -> Rankings:
-        """Rank the top `depth` by BM25; ties by id. Long queries are split. `UserError` without an answer."""
+        """Rank the top `depth` by BM25; ties by id. Long queries are split. `UserError` if no answer comes."""
         weights = [Counter(self.stems(query)) if isinstance(query, str) else query for query in queries]
         long = [
             number for number, own in enumerate(weights) if len(own) > DEFAULT_CLAUSES and len(own) > self._most_words()

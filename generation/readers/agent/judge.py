@@ -1,7 +1,7 @@
 """The judgment after each round: which questions do the notes answer, and what is still to be searched for?
 
-The model's word is checked by the program: without a note of its own, a question is never answered. Without a model, a
-fixed policy searches, reads and notes, and vectors judge whether that suffices.
+The model's word is checked by the program: without a note of its own, a question never counts as answered. Without a
+model, a fixed policy searches, reads and notes, and vectors judge whether that suffices.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ def judge_by_notes(judging: Judging) -> dict[int, Judgment]:
 
 
 NOTES_A_ROUND = 2
-"""The most sentences that are noted for a question in one round, each from another document."""
+"""The most sentences that are noted for a question in one round, each from a different document."""
 
 
 async def walk_by_rules(world: World, begin: Sequence[str]) -> Walk[State]:
@@ -128,7 +128,7 @@ def _list_sentences(desk: Desk, state: State, row: int) -> Iterator[Span]:
 
 
 async def judge_by_rules(desk: Desk, judging: Judging, least_cosine: float) -> dict[int, Judgment]:
-    """Judge by cosines: a question is answered if one of its notes has at least `least_cosine` with it.
+    """Judge by cosines: a question is answered if its cosine with one of its notes is at least `least_cosine`.
 
     An open question is searched next together with each new note, which may name what the question leaves unsaid.
     """

@@ -76,7 +76,7 @@ class Research:
     judged: dict[int, Judgment] = field(default_factory=dict)
     searched: list[str] = field(default_factory=list)
     seen: dict[Span, tuple[int, int]] = field(default_factory=dict)
-    """Each stretch that was shown, with the row of its document and the place of the question of its agent."""
+    """Each stretch that was shown, with the row of its document and the place of its agent's question."""
     read: dict[Span, int] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
 
@@ -194,7 +194,7 @@ def _make_judge_step(
 
 
 def list_asked_places(queries: Sequence[Query]) -> list[int]:
-    """List the places of the queries that ask a question; those of all queries if the narrative is the only one."""
+    """List the places of the queries that ask a question; that of the narrative if there is no other query."""
     asked = [place for place, query in enumerate(queries) if not is_narrative_query(query)]
     return asked or list(range(len(queries)))
 
@@ -224,8 +224,8 @@ def put_best_first(research: Research) -> list[NoteTaken]:
 def make_items(desk: Desk, research: Research, notes: Sequence[NoteTaken], queries: Sequence[Query]) -> list[Evidence]:
     """Make evidence in the order of the notes: the segments that hold each quote, each segment once for a query.
 
-    Without notes the evidence is what was shown, in that order, for the query whose agent saw it first, as far as an
-    answer can cite it.
+    Without notes, the evidence is what was shown and can be cited, in that order, for the query whose agent saw it
+    first.
     """
     found: dict[tuple[str, Span], Evidence] = {}
     for note in notes:
@@ -278,8 +278,8 @@ def read_action(reply: Reply) -> prompts.Action:
 async def take_action(world: World, state: State, action: prompts.Action | Failure) -> Taken[State]:
     """Take an action's notes, and then use its tool. If the tool fails, it says why, and the notes stay.
 
-    Of a repeated action the notes count, and nobody sees what its tool would show. After a repeated search, the tool
-    `more` goes on with that search.
+    If an action is repeated, its notes count, but what its tool would show stays hidden. After a repeated search, the
+    tool `more` goes on with that search.
     """
     if isinstance(action, Failure):
         return Taken(state, _make_step(world, state, state, "", f"Error: {action.reason}."), valid=False, news=False)
@@ -324,7 +324,7 @@ def make_request(settings: AgentSettings, world: World, beginning: str, state: S
 
 
 def make_turns(steps: Sequence[Step], window: int) -> list[Message]:
-    """Make turns of the steps. The last observations that fit into `window` tokens are whole, older ones a line."""
+    """Make turns of the steps. The last observations that fit into `window` tokens stay whole; others become a line."""
     turns, left = list[list[Message]](), window
     for step in reversed(steps):
         left -= count_tokens(step.observation)

@@ -2,8 +2,8 @@
 
 The desk has the documents found, the rankings of all searches, and the demands in the text of a search. A search
 demands of each document `"a phrase"` or `+word`, and excludes `-word`. `a AND b` demands both, and `NOT a` excludes it.
-Words and phrases are compared as written, without regard to case. Keystone's indexes hold no places of words, so the
-demands are checked in the texts of the documents that a search for the words has found. So every engine, and a fusion
+Words and phrases are compared as written, without regard to case. Keystone's indexes do not tell where words are. So
+the demands are checked in the texts of the documents that a search for the words finds. So every engine, and a fusion
 of several, gives the same documents.
 
 The first line of an observation is a summary: an older observation is shortened to it. Documents have numbers within a
@@ -56,7 +56,7 @@ class Demands:
 
 
 def read_demands(text: str) -> Demands | None:
-    """Read the demands of a search text; None if it has none. `Unusable` names a syntax that cannot be read."""
+    """Read the demands of a search text; None if it makes none. `Unusable` names a syntax that cannot be read."""
     text = text.translate(_MARKS)
     if text.count('"') % 2:
         raise Unusable("a quotation mark without its partner")
@@ -135,8 +135,8 @@ class Desk:
     async def search(self, query: Query, text: str, demands: Demands | None = None) -> tuple[int, ...]:
         """Search by a text for a query; returns the rows of the store, best first. A text is searched once.
 
-        With demands, their words are searched for, and the documents stay that meet them. Without a search of its own,
-        as under a fusion of readers, an agent searches the documents that it was given.
+        If there are demands, their words are searched for, and only documents that meet them stay. Without a search of
+        its own, as under a fusion of readers, an agent searches the documents that it was given.
         """
         if demands is not None:
             if demands not in self.demanded:
@@ -153,7 +153,7 @@ class Desk:
                 found = [rows[place] for place in np.argsort(-np.array(closest), kind="stable").tolist()]
             else:
                 again = query.search_by(text, f"{query.id}+")
-                if text == query.question:  # which given runs and translations know
+                if text == query.question:  # given runs and translations know this id
                     again = replace(again, id=query.id, translations=query.translations)
                 (found,) = map(list, await self.tools.search([again]))
                 found = self._find_first_rows(found)
@@ -399,7 +399,7 @@ def _read_document(state: State, action: Action) -> int:
 
 
 def take_notes(world: World, state: State, notes: Sequence[TakenNote]) -> tuple[State, str]:
-    """Take the notes whose quotes stand in what was shown of their documents, and in segments that can be cited.
+    """Take the notes whose quotes are in what was shown of their documents, and in segments that can be cited.
 
     Returns why each other one is refused.
     """

@@ -1,7 +1,7 @@
 """Disco-RAG (arXiv 2601.04377): trees within chunks and a graph between them, then a plan that guides the writer.
 
-The trees and the graph do not need each other, so they are made at one time. An answer waits for three replies in a
-row: the slowest of these, the plan, and the writer's.
+The trees and the graph do not need each other, so they are made at the same time. An answer waits for three replies in
+a row: the slowest of these, the plan, and the writer's.
 """
 
 import re
@@ -50,7 +50,7 @@ FIRST_WORDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """Chunks, the tree of each (none: without trees), and the graph between them (None: without one)."""
+    """Chunks, the tree of each (empty if no trees are made), and the graph between them (None if none is made)."""
 
     chunks: Sequence[Chunk]
     trees: Sequence[Tree] = ()
@@ -70,8 +70,8 @@ def show_structures(blueprint: Blueprint) -> str:
 def list_notes(blueprint: Blueprint, plan: str, query_id: str, last: int) -> tuple[Note, ...]:
     """List a note for each tree, which the writer is not shown, and one for the writer.
 
-    The writer's note tells where each chunk is in the documents of the prompt, the relations, and the plan. There is
-    none without graph and plan. `last` is the number of the reader's last step.
+    The writer's note tells where each chunk is in the documents of the prompt, the relations, and the plan. It exists
+    only if there is a graph or a plan. `last` is the number of the reader's last step.
     """
     chunks = blueprint.chunks
     notes = [
@@ -171,7 +171,7 @@ _ANSWER = re.compile(r"answer ?:", re.IGNORECASE)
 
 
 def read_plan(reply: Reply) -> str:
-    """Read the paragraph after `PLAN:`, up to a line `ANSWER:`. `Unusable` if there is none, or it was cut."""
+    """Read the paragraph after `PLAN:`, up to a line `ANSWER:`. `Unusable` if there is none, or if it was cut."""
     if reply.finish == "length":
         raise Unusable("it was cut before its end")
     lines = list(tidy_lines(reply))
@@ -210,7 +210,7 @@ PLAN_REPLY_TOKENS = 512
 
 
 def request_plan(question: str, blueprint: Blueprint) -> Request:
-    """Make the request for the plan. If there are trees, each chunk is shown unit by unit, so it stands there once."""
+    """Make the request for the plan. If there are trees, each chunk is shown once, unit by unit."""
     chunks = blueprint.chunks
     lines = [show_units(tree, chunk.text) for tree, chunk in zip(blueprint.trees, chunks, strict=False)]
     return prompts.RHETORICAL_PLAN.request(
@@ -225,8 +225,8 @@ async def read_rhetorically(tools: Tools, question: Question) -> EvidenceSet:
     """Read the chunks closest to a question: each is evidence, and a note holds their relations and the plan.
 
     With K chunks these are at most K + 3 requests, each with one repair. If a tree or the graph has no usable reply,
-    rules make it. If the plan has none, it is asked for once more without trees and graph; then there is no plan.
-    The stop is `budget` if a request was not sent, or else `llm_error` if one had no usable reply.
+    rules make it. If the plan has none, it is asked for once more without trees and graph; if that fails too, there is
+    no plan. The stop is `budget` if a request was not sent, or else `llm_error` if one had no usable reply.
     """
     settings = tools.reader
     assert isinstance(settings, RhetoricalSettings)  # the table of readers gives no others

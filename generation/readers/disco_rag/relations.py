@@ -47,7 +47,7 @@ class Chunk:
 
     @property
     def line(self) -> str:
-        """The text on one line. So no line of a document stands where a model writes its own."""
+        """The text on one line. So no line of a document appears where a model writes its own lines."""
         return " ".join(self.text.split())
 
 
@@ -220,7 +220,7 @@ def name_relation(words: str, inventory: Inventory) -> Named:
 
 
 def report_unknown(words: Iterable[str], inventory: Inventory) -> list[str]:
-    """Report which words are no name of a relation, and the label that each means; empty if there are none."""
+    """Report the words that are not names of relations, and the label that each means; empty if there are none."""
     found = [
         f'"{printable(one, LONGEST_LABEL_CHARACTERS)}" as {named.label}'
         for one in dict.fromkeys(words)

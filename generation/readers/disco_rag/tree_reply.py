@@ -125,7 +125,7 @@ def _cut_at(text: str, starts: dict[int, int | None]) -> tuple[list[tuple[int, i
 
 
 def _renumber(link: Link, leaf_of: dict[int, int]) -> Link:
-    """Number the sides of a relation by leaves from 0; -1 stands for a number that is no unit."""
+    """Number the sides of a relation by leaves from 0; -1 stands for a number that no unit has."""
 
     def convert(side: tuple[int, int]) -> tuple[int, int]:
         return leaf_of.get(side[0], -1), leaf_of.get(side[1], -1)
@@ -134,7 +134,7 @@ def _renumber(link: Link, leaf_of: dict[int, int]) -> Link:
 
 
 def join(left: Unit, right: Unit, relation: str, nuclearity: Nuclearity) -> Unit:
-    """Join two units to one. `ValueError` if they are not neighbours."""
+    """Join two units into one. `ValueError` if they are not neighbours."""
     if right.first != left.last + 1:
         raise ValueError(
             f"{relation}: text units {left.first + 1} to {left.last + 1} and {right.first + 1} to {right.last + 1} "
@@ -159,9 +159,9 @@ def tree_over(doc_id: str, whole: Unit, spans: Sequence[tuple[int, int]]) -> Tre
 
 
 def _join_links(count: int, links: Sequence[Link]) -> tuple[Unit, list[str]]:
-    """Join `count` leaves to one unit; returns it, and the words of each relation that it holds.
+    """Join `count` leaves into one unit; returns it, and the words of each relation that it holds.
 
-    If the sides of a relation are no neighbours, or no whole units, the relation waits. The next pass goes from the
+    If the sides of a relation are not neighbours, or not whole units, the relation waits. The next pass goes from the
     last relation to the first, because some models begin with the outermost. In the pass after that, a range may be a
     part of a unit.
     """
@@ -224,9 +224,9 @@ class Word(NamedTuple):
 
 
 def align_units(text: str, units: Sequence[str]) -> tuple[list[int | None], float]:
-    """Find the start of each unit in a text, and the words in common in percent.
+    """Find the start of each unit in a text, and the percentage of words in common.
 
-    A start is None if no word of its unit stands there. The others rise strictly, and the first one is 0. Words are
+    A start is None if the text has no word of its unit. The others rise strictly, and the first one is 0. Words are
     compared without case and punctuation. The time is linear in the length of both.
     """
     words = _find_words(text)

@@ -1,9 +1,9 @@
-"""The reader DiscoRAG: agents from several leaves whose finds are interleaved, or one of its choices without agents.
+"""The reader DiscoRAG: agents from several leaves whose finds are interleaved, or one of its ways without agents.
 
 An agent walks on one discourse tree, with a scratchpad (section 3.4). The gate finds questions that need more than one
-place of a document, told by words that stand in a table. DiscoRAG (sections 3.1 and 5.5) fine-tunes an encoder on 6,500
-questions, and reports F1 0.984. It also says that the encoder relies too much on words such as "why" and "how". Here
-such words decide openly. No accuracy is claimed.
+place of a document, by the words of a table. DiscoRAG (sections 3.1 and 5.5) fine-tunes an encoder on 6,500 questions,
+and reports F1 0.984. It also says that the encoder relies too much on words such as "why" and "how". Here such words
+decide openly. No accuracy is claimed.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ async def explore(agent: Agent, model: Model, allowance: Allowance) -> Walk[Stat
 
 
 def take_action(agent: Agent, state: State, action: Action | Failure) -> Taken[State]:
-    """Carry out an action. If it cannot be, the observation says why and the state stays."""
+    """Carry out an action. If that is impossible, the observation says why and the state stays."""
     tree = agent.world.discourse.tree
     try:
         if isinstance(action, Failure):
@@ -183,7 +183,7 @@ class Pick:
 def choose_entries(forest: Sequence[Discourse], vector: Vector, settings: DiscoRagSettings) -> list[Leaf]:
     """Choose the leaves closest to the question, at most `entries_per_document` in one document.
 
-    If there are too few documents for `entries` leaves, each has an equal share of them instead.
+    If there are too few documents for `entries` leaves, each document gets an equal share of the leaves instead.
     """
     share = -(-settings.entries // max(len(forest), 1))
     most = max(settings.entries_per_document, share)
@@ -240,7 +240,7 @@ def pick_by_nodes(forest: Sequence[Discourse], vector: Vector, settings: DiscoRa
 
 
 def find_nearest_leaves(discourse: Discourse, entry: int, most: int) -> tuple[int, ...]:
-    """Find an entry leaf and its nearest siblings; an inner sibling is its leaf that is nearest in the text."""
+    """Find an entry leaf and its nearest siblings; an inner sibling gives its leaf nearest in the text."""
     found = [entry]
     for sibling in relations_from(discourse.tree, entry, most):
         below = leaves(discourse.tree, sibling.id)
@@ -367,7 +367,7 @@ def merge(forest: Sequence[Discourse], question: Question, picks: Sequence[Pick]
 
 
 def choose_plainly(question: Question, settings: DiscoRagSettings, gate: Step) -> EvidenceSet:
-    """Choose the segments closest to the question, in turn of each document, as the plain reader does; none overlap."""
+    """Choose the segments closest to the question, documents in turn, as the plain reader does; none overlap."""
     kept: list[Span] = []
     for span in interleave([question.find_closest_segments(row, settings.kept) for row in question.rows]):
         if len(kept) < settings.kept and not any(map(span.overlaps, kept)):

@@ -1,7 +1,7 @@
 """Discourse trees, and the seven tools of an agent on one (DiscoRAG, Table 1): from a state to the next one.
 
 A tool raises `Unusable` for an argument that it cannot use, with a reason that the model can act on. The module also
-reads the calls in a model's replies, and disarms words of documents that look like calls: in linear time, of any text.
+reads the calls in a model's replies, and disarms words of documents that look like calls: in linear time, for any text.
 """
 
 import re
@@ -92,7 +92,7 @@ _CLOSING = {"[": "]", "(": ")"}
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A call of a tool. An unknown tool stands as the model wrote it."""
+    """A call of a tool. An unknown tool stays as the model wrote it."""
 
     tool: str
     argument: str
@@ -148,12 +148,12 @@ def _find_closing(text: str, at: int) -> int | None:
 TEXT_WORDS = 300
 """The words after which the tool `Text` cuts."""
 MATCHING_SHARE = 0.85
-"""The least share of its pairs of words that the shorter of a written text and a leaf has in common with the other."""
+"""A written text and a leaf match if they share this part of the pairs of words of the shorter one."""
 FEWEST_PAIRS = 3
 """The fewest pairs of words in common, unless the leaf has fewer."""
 
 _NO_LIST = re.compile(r"(?i)(?<![^\W\d_])(?!(?:nodes?|ids?|and|leaf|leaves)(?![^\W\d_]))[^\W\d_]{2}")
-"""The beginning of a word that stands in no list of nodes."""
+"""The beginning of a word that no list of nodes contains."""
 _NUMBER = re.compile(r"(?a)(?<!\d)\d{1,9}(?!\d)")
 
 
@@ -212,7 +212,7 @@ def move(world: World, state: State, argument: str) -> tuple[State, str]:
 def find_relations(world: World, state: State, argument: str, satellites: bool = False) -> tuple[State, str]:
     """Name the sibling of a node, that of its parent and so on, with relation and depth, nearest first.
 
-    Or only those that are `satellites`: their relations point towards the node.
+    If `satellites` is true, only those whose relations point towards the node.
     """
     tree = world.discourse.tree
     node = _read_node(tree, state, argument)
@@ -327,7 +327,7 @@ def _is_satellite(tree: Tree, id: int) -> bool:
 
 
 def _find_leaves_of_text(discourse: Discourse, shown: Iterable[int], text: str) -> list[int]:
-    """Find the shown leaves that hold most of a text, or of which most stands in the text, in text order."""
+    """Find the shown leaves that hold most of a text, or that are mostly in it, in text order."""
     wanted = _pair_words(text)
     found = []
     for id in sorted(shown):

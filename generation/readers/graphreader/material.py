@@ -136,7 +136,7 @@ def split_chunks(text: str, tokens: int) -> list[tuple[int, int]]:
 
 
 def _list_pieces(text: str, weights: Sequence[int], tokens: int) -> list[tuple[int, int]]:
-    """List paragraphs; instead of a paragraph that is too long its sentences, or equal cuts of them."""
+    """List paragraphs; but instead of a paragraph that is too long, its sentences or equal cuts of them."""
 
     def fits(start: int, end: int) -> bool:
         return convert_weight(weights[end] - weights[start]) <= tokens
@@ -150,7 +150,7 @@ def _list_pieces(text: str, weights: Sequence[int], tokens: int) -> list[tuple[i
 
 
 LEAST_SHARED = 2
-"""How many words a sentence shares at least with a stretch that it rests on, if it has as many."""
+"""The fewest words that a sentence shares with a stretch that it rests on, if it has so many."""
 LEAST_SHARE = 0.3
 """The least share of the words of a stretch, or of the sentence if it is shorter, that both have."""
 MOST_STRETCHES = 3

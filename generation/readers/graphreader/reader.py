@@ -1,7 +1,7 @@
 """GraphReader: agents explore a graph of key elements and atomic facts, each with a notebook (arXiv 2406.14550).
 
 Half of a question's allowance is for the facts of its chunks. The other half, and all that the facts leave, is for the
-plan, then for the choice of the first nodes. The paths share what is then left equally.
+plan, then for the choice of the first nodes. The paths then share equally what is left.
 
 Without a model the same paths are walked by rules; see `choose_by_rules`. Their evidence is the stretches that they
 were shown, those closest to the question first.
@@ -103,7 +103,7 @@ def _list_facts(tools: Tools, question: Question, tokens: int) -> tuple[tuple[Ch
 async def _prepare(
     model: Model, settings: GraphReaderSettings, question: Question, chunks: Sequence[Chunk], allowance: Allowance
 ) -> tuple[dict[int, list[ChunkFact]], str, list[Step]]:
-    """Ask for facts and plan at one time. Returns the facts of each chunk, the plan and the steps of both."""
+    """Ask for facts and plan at the same time. Returns the facts of each chunk, the plan and the steps of both."""
     (share, _) = allowance.split(2)
     allowance.take(share)
     work: list[Callable[[], Awaitable[Any]]] = [
@@ -133,7 +133,7 @@ def gather_notebooks(material: Material, paths: Sequence[State]) -> list[Evidenc
 
 
 def choose_closest(sources: Sources, material: Material, paths: Sequence[State]) -> list[Evidence]:
-    """Choose the stretches closest to the question among those that the paths were shown; without paths among all."""
+    """Choose the stretches closest to the question among those shown to the paths; among all if no path was."""
     rank = _rank_documents(material)
     closeness = dict(zip((fact.span for fact in material.facts), material.closeness.tolist(), strict=True))
     seen = list(dict.fromkeys(span for path in paths for span in path.seen)) or list(closeness)

@@ -113,8 +113,8 @@ def read_scores(reply: Reply) -> list[tuple[str, int]]:
 def read_step(reply: Reply) -> tuple[str, Call]:
     """Read the notebook and the function call of a step; the notebook is empty if the reply has none.
 
-    The call is the last one of the part "Chosen Action". Without such a part it has to stand in the last line.
-    `Unusable` if there is none.
+    The call is the last one of the part "Chosen Action". Without such a part, it must be in the last line. `Unusable`
+    if there is none.
     """
     text = strip_thought(reply.text)
     parts = {1: "", 2: "", 3: ""}

@@ -1,7 +1,8 @@
 """The start of a search: the plan, the facts of chunks, and the choice of the first nodes (sections 3.2 and 3.3.1).
 
-The paper shows the model all keys. Those of 20 documents are too many for a small window, so it sees the best rated.
-The request for facts depends on nothing but the chunk, so the cache of replies serves every question about a document.
+The paper shows the model all keys. Those of 20 documents are too many for a small window, so here it sees the best
+rated alone. The request for facts depends on nothing but the chunk, so the cache of replies serves every question about
+a document.
 """
 
 from collections.abc import Sequence
@@ -74,7 +75,7 @@ async def choose_nodes(
     """Let the model choose the first nodes among the best rated keys, the highest score first.
 
     Ties go to the node with more neighbours, then to the first in the order of labels. If the model names too few, the
-    best rated keys fill up.
+    best rated keys make up the number.
     """
     question, graph = material.question, material.graph
     candidates = list(rate_keys(material, f"{question.text} {plan}"))[: settings.candidates]
@@ -93,7 +94,7 @@ async def choose_nodes(
 
 
 def read_nodes(reply: Reply, graph: FactGraph, candidates: Sequence[str]) -> dict[str, int]:
-    """Read the scored nodes. A node that is no candidate is dropped. `Unusable` if none is one."""
+    """Read the scored nodes. A node that is not a candidate is dropped. `Unusable` if none is left."""
     found: dict[str, int] = {}
     for written, score in read_scores(reply):
         key = find_key(graph, written, candidates)

@@ -76,7 +76,7 @@ Choose = Callable[[State, View], Awaitable[Asked[Move]]]
 async def walk_from(
     material: Material, settings: GraphReaderSettings, start: tuple[int, str], choose: Choose
 ) -> Walk[State]:
-    """Walk from a node, given as (number of the path, key), until a function, a limit or the lack of nodes stops.
+    """Walk from a node, given as (number of the path, key), until a function, a limit or the lack of nodes ends it.
 
     If a reply cannot be used after the repair, a default is chosen: see `choose_default`. A path that ends by a default
     is `invalid`.
@@ -108,7 +108,7 @@ async def walk_from(
 
 
 def find_view(material: Material, state: State, settings: GraphReaderSettings) -> State:
-    """Find the next view. If all chunks of a node are read, it is its neighbours; if all are visited, there is none."""
+    """Find the next view. If a node's chunks are all read, it has the neighbours; if all are visited, there is none."""
     if state.kind == "end":
         return replace(state, view=None)
     view = show_view(material, state, settings)
@@ -135,7 +135,7 @@ def show_view(material: Material, state: State, settings: GraphReaderSettings) -
 
 
 def _show_facts(material: Material, state: State, tokens: int) -> View | None:
-    """Show a node's facts by chunk, the chunks that are not read first, in `tokens` tokens; None if all are read."""
+    """Show a node's facts by chunk, unread chunks first, in `tokens` tokens; None if all are read."""
     known = {*state.chunks, *state.queue}
     facts = [material.facts[number] for number in material.graph.holders[state.node]]
     shown: dict[int, list[ChunkFact]] = {}
@@ -193,7 +193,8 @@ def choose_default(material: Material, view: View) -> Call:
 def write_notebook(state: State, view: View, notebook: str, tokens: int) -> tuple[State, tuple[Span, ...]]:
     """Take over a new notebook, and return the stretches of the view that its new sentences rest on.
 
-    If words do not show them, they are the stretches of the node's facts. An empty notebook leaves the old one.
+    If words do not show them, they are the stretches of the node's facts. If the new notebook is empty, the old one
+    stays.
     """
     seen = dict.fromkeys([*state.seen, *(span for span, _ in view.stretches)])
     state = replace(state, seen=tuple(seen))
@@ -213,7 +214,7 @@ def _list_sentences(text: str) -> list[str]:
 
 
 REASON_TOKENS = 400
-"""The tokens of a reply beside its notebook."""
+"""The tokens of a reply besides its notebook."""
 
 FUNCTIONS = {
     "facts": ("read_chunk", "stop_and_read_neighbor"),

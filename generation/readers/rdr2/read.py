@@ -55,7 +55,7 @@ class Site:
 
     @property
     def may_expand(self) -> bool:
-        """Whether the router may expand headings. Without structure there are none."""
+        """Whether the router may expand headings. Without structure there are no headings."""
         return self.settings.expand and self.settings.structure
 
     def get_span(self, id: int) -> Span:
@@ -85,7 +85,7 @@ class Walk:
     def record(self, at: str, view: View, routed: Asked[Choice]) -> None:
         """Take over a router's choice, and write the step down. `at` names the view: `hits` or `section 40`.
 
-        If a reply cannot be used, also after a repair, that is a refusal. Without a reply, the walk ends.
+        If a reply cannot be used even after a repair, that counts as a refusal. Without a reply, the walk ends.
         """
         site, number = self.site, len(self.steps)
         choice = Choice() if isinstance(routed.found, Failure) else routed.found
@@ -103,8 +103,8 @@ class Walk:
 async def walk(router: Router, site: Site, allowance: Allowance) -> Walk:
     """Walk through a document: route its first views, then the headings that the router expands, first in, first out.
 
-    A heading is shown with its content that no view has shown yet. If there is none, the heading costs nothing. At
-    most `max_expand` headings are shown.
+    A heading is shown with its content that no view has shown yet. If there is no such content, the heading costs
+    nothing. At most `max_expand` headings are shown.
     """
     found, views = Walk(site), list_first_views(site)
     seen = {id for view in views for id in view.content}
@@ -205,7 +205,7 @@ def _choose_similar(sources: Sources, site: Site, view: View) -> Choice:
 
 
 async def read_routed(tools: Tools, question: Question) -> EvidenceSet:
-    """Read the documents of a question by routing (RDR2, section 3.1). The evidence closest to it comes first."""
+    """Read the documents of a question by routing (RDR2, section 3.1). The closest evidence comes first."""
     sites = await asyncio.to_thread(_list_sites, tools, question)
     if not sites:
         return EvidenceSet((), stop="empty")

@@ -69,7 +69,7 @@ def light(tree: Tree, hits: Sequence[int]) -> set[int]:
 
 
 def list_section(tree: Tree, heading: int) -> list[int]:
-    """List the content that stands directly below a heading, and the content below that, in order."""
+    """List the content directly below a heading, and the content below that, in order."""
     return [id for child in children(tree, heading) if child.kind == "content" for id in _list_content(tree, child.id)]
 
 
@@ -87,7 +87,7 @@ def flatten(tree: Tree) -> Tree:
 
 
 def show(tree: Tree, text: str, wanted: Sequence[int], limit: int) -> View:
-    """Render the headings and the wanted content within `limit` tokens, one line a node.
+    """Render the headings and the wanted content within `limit` tokens, one line for each node.
 
     The first of the content always has a line, which is cut to half of the limit. After it come the other content, in
     the order of `wanted`, and the headings above it; content leaves a quarter of the limit to headings. Then come the
@@ -179,7 +179,7 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The nodes that a router chose, each once; none is a refusal. `expelled` says why other actions do not count."""
+    """The nodes that a router chose, each once; none if it refused. `expelled` says why other actions do not count."""
 
     answers: tuple[int, ...] = ()
     expands: tuple[int, ...] = ()
@@ -213,7 +213,7 @@ def read_choice(reply: Reply, view: View, expand: bool = True, refuse: bool = Tr
 
 
 def _read_line(line: str, view: View) -> Iterator[Action]:
-    """Read the actions of a line. Of a range such as `41-44`, all nodes of the view count."""
+    """Read the actions of a line. A range such as `41-44` stands for those of its nodes that the view has."""
     if not (opening := _ACTION.match(line)):
         return
     tag, rest = opening[1].lower(), line[opening.end() :].translate(_DASHES)
@@ -264,7 +264,7 @@ def _find_fault(action: Action, view: View, expand: bool) -> str:
 
 
 def _agree(words: str, shown: str) -> bool:
-    """Whether words that a reply gives for a line are those of the line, about."""
+    """Whether words that a reply gives for a line are roughly those of the line."""
     if len(words) < FEWEST_CHARACTERS or words in shown:
         return True
     beginning = shown.strip(_AROUND)[: len(words)]

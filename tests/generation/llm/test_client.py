@@ -391,7 +391,7 @@ def test_a_schema_that_an_endpoint_cannot_compile_is_not_sent_to_it_again(said: 
     [
         (
             changed(message={"content": [{"type": "image", "url": ""}]}),
-            "content that is no text, but type image, url",
+            "content that is not text, but type image, url",
             2,
         ),
         (says({"candidates": []}), "without choices, but candidates", 2),

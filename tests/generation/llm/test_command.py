@@ -76,7 +76,7 @@ FAULTS = {
     "an exit code without words": ("import sys; sys.exit(3)", "exit code 3: nothing on standard error, 8 times"),
     "a signal": ("import os; os.kill(os.getpid(), 9)", "ended by SIGKILL: nothing on standard error, 8 times"),
     "no reply": ("pass", "exit code 0, and nothing on standard output, 8 times"),
-    "no text": ("import sys; sys.stdout.buffer.write(b'a\\xff')", "a reply that is no UTF-8: byte 1, 8 times"),
+    "no text": ("import sys; sys.stdout.buffer.write(b'a\\xff')", "a reply that is not UTF-8: byte 1, 8 times"),
     "a long reply": (
         "print('x' * 100_000)",
         "an answer of 100,000 characters, where 10 tokens were asked for, 8 times",

@@ -115,7 +115,7 @@ def test_a_refusal_among_the_parts_is_a_failure() -> None:
         ({"candidates": [], "usage": {}}, "without choices, but candidates, usage"),
         ({"choices": [{"text": "Bees", "index": 0}]}, "without message in its choice, but text, index"),
         ({"choices": [{"message": {"content": [{"type": "image", "data": ""}]}}]}, "but type image, data"),
-        ({"choices": [{"message": {"content": 5}}]}, "content that is no text"),
+        ({"choices": [{"message": {"content": 5}}]}, "content that is not text"),
         ({"choices": [{"message": {"content": None, "tool_calls": [{}]}}]}, "without content, but tool_calls"),
     ],
 )  # fmt: skip

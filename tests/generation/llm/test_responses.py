@@ -100,7 +100,7 @@ def test_a_reply_is_read(body: dict[str, Any], expected: Reply | Failure) -> Non
         ({"answers": []}, UnknownForm, "without choices, but answers"),
         ({"output": "Bees"}, UnknownForm, "without choices, but output"),
         (["Bees"], WrongReply, "an error"),
-        (said({"type": "image"}), UnknownForm, "content that is no text"),
+        (said({"type": "image"}), UnknownForm, "content that is not text"),
     ],
 )
 def test_a_reply_that_is_none_is_named(body: Any, error: type[Exception], words: str) -> None:

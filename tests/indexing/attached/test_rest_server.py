@@ -334,7 +334,7 @@ def test_a_run_continues_without_the_server_after_its_searches(folder: Path, tmp
     (tmp_path / "i" / FOUND).unlink()
     shown = keystone("run", tmp_path / "r.yaml", "-q", "--set", "fusion.systems=rrf")
     assert (shown.returncode, shown.stderr.count("\n")) == (1, 1)
-    assert "found.sqlite: lacks documents that the run has found: make the run anew" in shown.stderr
+    assert "found.sqlite: lacks documents that the run has found: run it again with another out" in shown.stderr
 
 
 PAYLOADS = {name: {"text": f"{name} text"} for name in "cabde"}

@@ -157,8 +157,8 @@ def damage_projection(folder: Path, weights: Any) -> None:
 DAMAGE = {
     "no weights": (lambda folder: (folder / "1_Dense/model.safetensors").unlink(), r"1_Dense/model.safetensors"),
     "width": (lambda folder: damage_projection(folder, np.zeros((3, 5))), rf"projection of 5 .* expected of {WIDTH}"),
-    "NaN": (lambda folder: damage_projection(folder, np.full((3, WIDTH), np.nan)), r"no matrix of finite numbers"),
-    "marker": (lambda folder: write_pylate(folder, query_prefix="[?] "), r"marker '\[\?\] ', which is no token"),
+    "NaN": (lambda folder: damage_projection(folder, np.full((3, WIDTH), np.nan)), r"not a matrix of finite numbers"),
+    "marker": (lambda folder: write_pylate(folder, query_prefix="[?] "), r"marker '\[\?\] ', which is not a token"),
     "length": (lambda folder: write_pylate(folder, document_length=10_000), r"document_length: 10000"),
     "no network": (lambda folder: (folder / "model.safetensors").unlink(), r"PyTorch: pip install torch"),
 }

@@ -283,7 +283,7 @@ def test_a_clusters_description_of_an_index_is_checked_or_unused(wrong: dict[str
 def test_the_doctor_reports_what_is_no_url_of_a_cluster(where: str) -> None:
     (found,) = examine_cluster(where)
     assert found.state == "problem"
-    assert "not an index of an OpenSearch cluster, expected such as http" in found.message
+    assert "not an index of an OpenSearch cluster, expected one such as http" in found.message
 
 
 @pytest.mark.parametrize("path", ["", "_stats", "name", "jvm,os", "plugins"])

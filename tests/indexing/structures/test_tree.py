@@ -110,7 +110,7 @@ def test_a_rendered_text_stays_on_its_line() -> None:
             "node 2: its span",
             id="overlapping content",
         ),
-        pytest.param((Node(0, None, "content", 3, 2),), "3-2 is no span", id="a span that ends before it begins"),
+        pytest.param((Node(0, None, "content", 3, 2),), "3-2 is not a span", id="a span that ends before it begins"),
         pytest.param((Node(0, None, "leaf", 0, 0),), "unknown kind 'leaf'", id="an unknown kind"),  # type: ignore[arg-type]
     ],
 )

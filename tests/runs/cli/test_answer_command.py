@@ -234,7 +234,7 @@ def test_a_budget_that_ends_within_the_grades_leaves_a_part_for_answers_and_is_t
     assert (shown.returncode, len(asked), asked.count(UMBRELA_GRID.system)) == (0, 12, 6), "half pays for grades"
     told = [line for line in shown.stderr.splitlines() if ": umbrela: no grade for " in line]
     assert told
-    assert all(line.endswith(": the budget is spent, but for the part of later steps") for line in told)
+    assert all(line.endswith(": the budget is spent, except the part for later steps") for line in told)
     answers = {topic_of(line): orjson.loads(line)["answer"] for line in out.read_bytes().splitlines()}
     assert sorted(answers) == sorted(NARRATIVES)
     assert all(answers.values())
