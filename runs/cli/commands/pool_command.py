@@ -30,8 +30,7 @@ def pool(
     without: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE",
-            help="Leave out the documents of these judgments, or of this pool. Repeat for several files.",
+            metavar="FILE", help="Leave out the documents of this pool or judgments. Repeat for several files."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the random order.")] = 0,
