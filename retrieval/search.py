@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from keystone.indexing.plugins import OpenTable
 from keystone.indexing.settings import read_settings
+from keystone.indexing.types import Store
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.dense import DenseSystem
 from keystone.retrieval.impact import ImpactSystem
@@ -99,7 +100,7 @@ def _search_one(system: System, opened: OpenIndex, queries: Sequence[Query], wit
     asked = [queries[place] for place in places]
     found = system.search(opened, asked, within)
     if system.kind not in KINDS.own:
-        _check_rankings(system.kind, found, asked)
+        _check_rankings(system.kind, found, asked, opened.store)
     if len(asked) == len(queries):
         return found
     counts = np.zeros(len(queries), dtype=np.int64)
@@ -107,8 +108,8 @@ def _search_one(system: System, opened: OpenIndex, queries: Sequence[Query], wit
     return Rankings(tuple(query.id for query in queries), offsets_of(counts), found.docs, found.scores)
 
 
-def _check_rankings(kind: str, found: Rankings, asked: Sequence[Query]) -> None:
-    """Raise `ValueError` unless a system of a package ranked each query, in their order, and no document twice."""
+def _check_rankings(kind: str, found: Rankings, asked: Sequence[Query], store: Store) -> None:
+    """Raise `ValueError` unless a package's system ranked each query in its place, and rows of `store`, none twice."""
     if tuple(found.query_ids) != (ids := tuple(query.id for query in asked)):
         raise ValueError(
             f"system {kind!r}: ranked the queries {found.query_ids!r:.200}, expected {ids!r:.200}, "
@@ -118,3 +119,7 @@ def _check_rankings(kind: str, found: Rankings, asked: Sequence[Query]) -> None:
         rows = found.of(place)
         if len(np.unique(rows[rows >= 0])) < len(rows):
             raise ValueError(f"system {kind!r}: query {name}: ranked a document twice, or a row below 0")
+    try:
+        store.ids(np.sort(found.docs)[-1:])
+    except IndexError as error:
+        raise ValueError(f"system {kind!r}: ranked row {found.docs.max()}, expected a row of the index") from error

@@ -104,6 +104,8 @@ def test_the_commands_of_the_page_use_one_row_of_each_table(installed: Path, tmp
     with_package(*common.split(), *reader, cwd=tmp_path, installed=installed)
     for run in ("tiny", "tracked", "combined"):
         assert '"keystone-tiny":"0.1"' in re.sub(r"\s", "", (tmp_path / "out" / run / "manifest.json").read_text()), run
+    lost = keystone("explain", "out/combined", "1", "garden.notes:1", cwd=tmp_path)
+    assert lost.stderr.endswith("\nthe run was made with keystone-tiny 0.1, which is not installed here\n")
 
 
 @pytest.mark.parametrize(

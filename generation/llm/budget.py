@@ -101,7 +101,8 @@ class Purse:
         self._note(number, usage)
         if self._file:
             counts = usage.calls, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
-            self._file.write(b"\n" + orjson.dumps(dict(zip(COST_FIELDS, (number, *counts), strict=True))))
+            line = orjson.dumps(dict(zip(COST_FIELDS, (number, *counts), strict=True)))
+            self._file.write(b"\n" * (self._file.tell() > 0) + line)  # so that a line that was cut stays alone
 
     def _note(self, number: int, usage: Usage) -> None:
         before = self._costs.get(number, Usage())

@@ -220,7 +220,7 @@ class Endpoints:
                 break
             reason = describe_refusal(status, headers, self._hide_key(endpoint, body))
             if is_overload(status) and b'"insufficient_quota"' not in body:
-                raise TurnedAway(reason, parse_retry_after(headers.get("Retry-After")) or None)
+                raise TurnedAway(reason, parse_retry_after(headers.get("Retry-After")))
             refusal, schema = body.decode(errors="replace"), find_schema(self._make_body(request, dialect))
             other = find_other_dialect(dialect, refusal, schema) if 400 <= status <= 500 else None
             if other and (other[0].path != dialect.path or status == 404):

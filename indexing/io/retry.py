@@ -79,11 +79,15 @@ def draw_pause(tries: int, longest_s: float) -> float:
 
 def read_asked_pause(headers: Mapping[str, str]) -> float | None:
     """The seconds that a server asks for by Retry-After, at most `LONGEST_REST_S`; None if it asks for none."""
-    return min(parse_retry_after(headers.get("Retry-After")) or 0.0, LONGEST_REST_S) or None
+    asked = parse_retry_after(headers.get("Retry-After"))
+    return asked and min(asked, LONGEST_REST_S)
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """Seconds of a Retry-After header, number or date (RFC 9110, 10.2.3), or None; `LONGEST_RETRY_AFTER_S` at most."""
+    """Seconds of a Retry-After header, number or date (RFC 9110, 10.2.3), at most `LONGEST_RETRY_AFTER_S`.
+
+    None if the header asks for no pause.
+    """
     if value is None:
         return None
     try:
@@ -94,7 +98,7 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> float |
             seconds = (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds()
         except (ValueError, OverflowError, TypeError, IndexError):  # the year, hour or zone does not exist
             return None
-    return min(max(0.0, seconds), LONGEST_RETRY_AFTER_S) if math.isfinite(seconds) else None
+    return min(seconds, LONGEST_RETRY_AFTER_S) if 0 < seconds < math.inf else None
 
 
 FIRST_REQUESTS = 64

@@ -111,7 +111,8 @@ def make_board_of_answers(judged: "Judged", asked: Asked) -> Board:
     from keystone.runs.evaluation.batch import Batch
 
     names = tuple(one.name for one in judged.evaluations[0])
-    batch = Batch(judged.judges, judged.evaluations, tuple(map(Path, names)), names, (), tuple(judged.cautions))
+    files = tuple(judged.files.get(name, Path(name)) for name in names)
+    batch = Batch(judged.judges, judged.evaluations, files, names, (), tuple(judged.cautions))
     return fill_board(batch, judged.agreements, asked)
 
 

@@ -29,6 +29,8 @@ Layer = tuple[str, dict[str, Any]]
 
 MOST_LEVELS = 50
 """The most levels of lists and mappings in YAML. A configuration has five."""
+_BOOLEANS = {"True": " (as YAML reads true, yes and on without quotes)"}
+_BOOLEANS["False"] = " (as YAML reads false, no and off without quotes)"
 LONGEST_OPTION_CHARACTERS = 200
 """How many characters of an override a message shows."""
 
@@ -250,7 +252,8 @@ def _explain(item: Any) -> str:
         case "value_error":
             return ".".join(filter(None, [location, str(item["ctx"]["error"])]))
         case _:
-            return f"{location}: found {shorten_value(item['input'])}; {item['msg'][0].lower()}{item['msg'][1:]}"
+            found = shorten_value(item["input"]) + _BOOLEANS.get(str(item["input"]), "")
+            return f"{location}: found {found}; {item['msg'][0].lower()}{item['msg'][1:]}"
 
 
 def _find_model(location: tuple[str | int, ...]) -> type[BaseModel]:

@@ -32,7 +32,14 @@ from keystone.runs.pipeline.file_names import DEPTHS
 from keystone.runs.trec.arrays import Floats, Ints
 from keystone.runs.trec.collections import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
-from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
+from keystone.runs.trec.run_files import (
+    drop_own_documents,
+    read_qrels,
+    read_unsorted_run,
+    require_rows,
+    sort_as_trec_eval,
+    write_run,
+)
 from keystone.runs.trec.types import Qrels, Run, make_run, pair_bounds
 from keystone.runs.wording import plural
 
@@ -314,9 +321,7 @@ def evaluate_files(
 
 def check_run(path: Path, run: Run, qrels_path: Path, qrels: Qrels) -> None:
     """Raise `UserError` for the run of a file that has no row or no judged topic."""
-    if not run.query_ids:
-        raise UserError(f"{path}: holds no row, expected a run")
-    if not set(qrels.query_ids) & set(run.query_ids):
+    if not set(qrels.query_ids) & set(require_rows(path, run).query_ids):
         ids = f"its topics look like {run.query_ids[0]!r}, those of the judgments like {qrels.query_ids[0]!r}"
         raise UserError(f"{path}: none of its topics is judged in {qrels_path}: {ids}")
 

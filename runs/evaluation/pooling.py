@@ -3,16 +3,20 @@
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean
 
 import numpy as np
 
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_text_lines
 from keystone.indexing.types import Progress, silent
 from keystone.retrieval.types import offsets_of
 from keystone.runs.evaluation.agreement import compute_tau, rank_means
 from keystone.runs.evaluation.evaluate import take_mean
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.trec.arrays import Flags, Floats
+from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.types import Qrels, Run, SubtopicGrades
 
 Rankings = Mapping[str, Mapping[str, Sequence[str]]]
@@ -22,6 +26,24 @@ Rankings = Mapping[str, Mapping[str, Sequence[str]]]
 def list_documents(run: Run, depth: int) -> dict[str, list[str]]:
     """List the first `depth` documents of each topic of a run, best first."""
     return {topic: [doc for doc, _ in hits] for topic, hits in run.top(depth).list_hits().items()}
+
+
+def list_judged(path: Path) -> list[tuple[str, str]]:
+    """List topic and document of each judgment of a file, or of each line of a pool, which has these two columns alone.
+
+    `UserError` as from `read_qrels`, and for another line in a pool.
+    """
+    found = list[tuple[str, str]]()
+    for number, line in read_text_lines(path) if path.is_file() else ():
+        if len(columns := line.split()) == 2 and columns[0][0] not in "{[":
+            found.append((columns[0], columns[1]))
+        elif columns and not found:
+            break
+        elif columns:
+            raise UserError(
+                f"{path}:{number}: found {line!r:.100}, expected a topic and a document as on the lines above"
+            )
+    return found or [(topic, doc) for topic, doc, _ in read_qrels(path).list_rows()]
 
 
 def pool_documents(

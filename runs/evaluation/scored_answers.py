@@ -3,8 +3,9 @@
 A judge is a list of files, each of any runs and topics. Two judges agree on the labels of the same items.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -63,11 +64,10 @@ def _list_criteria(rubric: Rubric) -> Items:
     return ((one.text, one.verdict) for one in rubric.criteria)
 
 
-KINDS = (
-    Kind("criterion", "criteria", ("criteria", "rubrics"), read_rubrics, _list_criteria, score_rubrics),
-    Kind("citation", "citations", ("sentences",), read_cited_answers, _list_citations, score_cited),
-    Kind("nugget", "nuggets", (), lambda path: list(read_assigned(path)), _list_nuggets, score_banks),
-)
+CRITERIA = Kind("criterion", "criteria", ("criteria", "rubrics"), read_rubrics, _list_criteria, score_rubrics)
+CITATIONS = Kind("citation", "citations", ("sentences",), read_cited_answers, _list_citations, score_cited)
+NUGGETS = Kind("nugget", "nuggets", (), lambda path: list(read_assigned(path)), _list_nuggets, score_banks)
+KINDS = (CRITERIA, CITATIONS, NUGGETS)
 """The kinds. A file is of the first kind that shares a key with the file's first line, or else of the last kind."""
 
 
@@ -163,6 +163,8 @@ class Judged:
     agreements: list[Agreement]
     """One for each pair of judges, in the order of `itertools.combinations`."""
     cautions: list[str]
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """By the name of a run, the file that holds this run alone."""
 
 
 def judge_answers(
@@ -183,15 +185,16 @@ def judge_answers(
     if len(judges) < 2:
         if not paths:
             raise UserError(f"{next(iter(judges))}: found as both judges, expected two judges or answers to score")
-        records, cautions = read_scored(paths, kind)
+        records, cautions = name_runs(read := read_all(paths, kind))
         wanted = topics or {
             one.topic_id for own in judges.values() for path in own for one in find_kind([path]).read(path)
         }
-        return Judged((*judges,), (add_cautions(kind.score(records, wanted), cautions),), [], [])
+        scores = add_cautions(kind.score(records, wanted), cautions)
+        return Judged((*judges,), (scores,), [], [], _list_files(read, records))
     read = read_all(paths, kind)
     said = [_share_out(read, path, files, kind) for path, files in judges.items()]
-    scored = [kind.score(own, topics or own_topics) for own, own_topics, _ in said]
-    cautions = [caution for _, _, own in said for caution in own]
+    scored = [kind.score(own, topics or own_topics) for own, own_topics, _, _ in said]
+    cautions = [caution for _, _, own, _ in said for caution in own]
     by_name = [{one.name: one for one in own} for own in scored]
     names = [name for name in by_name[0] if all(name in own for own in by_name)]
     if not names:
@@ -199,27 +202,35 @@ def judge_answers(
         raise UserError(f"no run is judged by all; the runs look like: {listed}")
     every = dict.fromkeys(name for own in by_name for name in own)
     cautions += [f"{name}: not judged by all, so it is left out" for name in every if name not in names]
-    labels = [dict(label_items(own, kind)) for own, _, _ in said]
+    labels = [dict(label_items(own, kind)) for own, *_ in said]
     pairs = [count_agreement(*pair) for pair in combinations(labels, 2)]
-    return Judged((*judges,), tuple([own[name] for name in names] for own in by_name), pairs, cautions)
+    files = {name: file for *_, own in reversed(said) for name, file in own.items()}
+    return Judged((*judges,), tuple([own[name] for name in names] for own in by_name), pairs, cautions, files)
+
+
+def _list_files(read: Sequence[tuple[Path, Record]], records: Sequence[Record]) -> dict[str, Path]:
+    """List the files that hold one run alone, by the name that the run has in `records`."""
+    held = dict.fromkeys((one.run_id, path) for (path, _), one in zip(read, records, strict=True))
+    runs = Counter(path for _, path in held)
+    return {name: path for name, path in held if runs[path] == 1}
 
 
 def _share_out(
     read: Sequence[tuple[Path, Record]], path: Path, files: Sequence[Path], kind: Kind
-) -> tuple[Sequence[Record], Collection[str], list[str]]:
-    """Find the records of a judge, its topics if its files have plain items, and cautions.
+) -> tuple[Sequence[Record], Collection[str], list[str], dict[str, Path]]:
+    """Find the records of a judge, its topics if its files have plain items, cautions, and the files of runs.
 
     `UserError` for a judge without any record.
     """
-    own, cautions = read_scored(files, kind)
+    own, cautions = name_runs(held := read_all(files, kind))
     if any(label is not None for one in own for _, label in kind.list_items(one)):
-        return own, (), cautions
+        return own, (), cautions, _list_files(held, own)
     known = {one.topic_id: {name for name, _ in kind.list_items(one)} for one in own}
     found = [o for o in read if {name for name, _ in kind.list_items(o[1])} <= known.get(o[1].topic_id, set())]
     if not found:
         raise UserError(f"{path}: no answer has labels of these items alone; expected some for each judge")
     records, cautions = name_runs(found)
-    return records, known.keys(), cautions
+    return records, known.keys(), cautions, _list_files(found, records)
 
 
 def label_items(records: Sequence[Record], kind: Kind) -> Iterator[tuple[tuple[str, str, str], int]]:
@@ -228,6 +239,20 @@ def label_items(records: Sequence[Record], kind: Kind) -> Iterator[tuple[tuple[s
         for name, label in kind.list_items(one):
             if label in LABELS:
                 yield (one.run_id, one.topic_id, name), LABELS[label]
+
+
+def keep_labels(out: Path, made: Sequence[Record], kind: Kind) -> None:
+    """Raise `UserError` if the file `out` has a label that `made` lacks or changes, as one that a person corrected."""
+    if not out.is_file() or not out.stat().st_size:
+        return
+    new = dict(label_items(made, kind))
+    lost = [key for key, label in label_items(kind.read(out), kind) if new.get(key) != label]
+    if lost:
+        run, topic, name = lost[0]
+        raise UserError(
+            f"{out}: {plural(len(lost), 'label')} would be lost or changed, such as that of {name!r:.60} for run "
+            f"{run!r} and topic {topic!r}; name another file with --out, or remove this one"
+        )
 
 
 Labels = Mapping[tuple[str, str, str], int]

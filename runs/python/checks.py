@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import yaml
@@ -24,6 +24,8 @@ from keystone.runs.config.read import PRESETS, read_config, read_preset
 from keystone.runs.config.run_config import RunConfig, chooses_depth
 from keystone.runs.config.sections import MOST_CHOSEN_ROWS, Answer, Fusion, Retrieval
 from keystone.runs.trec.types import Qrels, Run
+
+T = TypeVar("T")
 
 _OPTION = re.compile(r"^--(?:set )?", re.MULTILINE)
 """The option before a setting that a message of the command line names."""
@@ -174,12 +176,19 @@ def check_columns(value: Any, name: str) -> Any:
     return value
 
 
+def check_all(value: Any, kind: type[T], name: str, maker: str) -> list[T]:
+    """Return a list of objects of a kind. `UserError` for anything else names the function that makes the list."""
+    many = isinstance(value, Iterable) and not isinstance(value, str | Mapping) and not hasattr(value, "columns")
+    found = list(value) if many else [value]
+    if other := [one for one in found if not isinstance(one, kind)]:
+        expected = f"expected a list of {kind.__name__}, as {maker} makes it"
+        raise UserError(f"{name}: found {type(other[0]).__name__}, {expected}")
+    return found
+
+
 def check_queries(value: Any) -> list[Query]:
     """Return the queries as a list. `UserError` unless each has texts, and an id of its own for TREC files."""
-    many = isinstance(value, Iterable) and not isinstance(value, str | Mapping) and not hasattr(value, "columns")
-    queries = list(value) if many else [value]
-    if other := [one for one in queries if not isinstance(one, Query)]:
-        raise UserError(f"queries: found {type(other[0]).__name__}, expected a list of Query, as decompose makes it")
+    queries = check_all(value, Query, "queries", "decompose")
     if not queries:
         raise UserError("queries: found none, expected at least one")
     for query in queries:

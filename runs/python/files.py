@@ -29,8 +29,9 @@ def read_topics(path: AnyPath) -> list[Topic]:
 
 
 def read_run(path: AnyPath) -> Run:
-    """Read a run file into trec_eval's order. `UserError` names file and line of a bad row."""
-    return run_files.read_run(check_path(path, "path"))
+    """Read a run file into trec_eval's order. `UserError` names file and line of a bad row, and a file without rows."""
+    file = check_path(path, "path")
+    return run_files.require_rows(file, run_files.read_run(file))
 
 
 def write_run(path: AnyPath, run: Any) -> None:

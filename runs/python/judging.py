@@ -29,7 +29,15 @@ from keystone.runs.evaluation.tune import Trials, Tuning
 from keystone.runs.evaluation.weights import tune_weights
 from keystone.runs.pipeline.grade_files import gather_qrels
 from keystone.runs.pipeline.model_runner import open_model_runner
-from keystone.runs.python.checks import check_config, check_count, check_path, check_paths, write_override
+from keystone.runs.python.checks import (
+    check_all,
+    check_config,
+    check_count,
+    check_ids,
+    check_path,
+    check_paths,
+    write_override,
+)
 from keystone.runs.python.conversions import to_qrels, to_run, to_topics
 from keystone.runs.python.files import AnyPath, list_measures
 from keystone.runs.python.steps import THREADS, open_job_of
@@ -160,7 +168,7 @@ def create_nuggets(
 
 def assign_nuggets(answers: Sequence[AnyPath], nuggets: Sequence[NuggetBank], config: RunConfig) -> list[NuggetBank]:
     """Assign nuggets to the answers of files or run directories by a model; returns those of each run and topic."""
-    paths = check_paths(answers, "answers")
+    paths, nuggets = check_paths(answers, "answers"), _check_banks(nuggets)
     with open_model_runner(check_config(config), None) as ask:
         return _warned(assign_banks(paths, nuggets, "nuggets", ask))
 
@@ -170,7 +178,7 @@ def score_nuggets(assigned: Sequence[NuggetBank], topics: Collection[str | Topic
 
     `topics` are all topics, or their ids; one without an answer counts 0. Without them, they are those of `assigned`.
     """
-    return score_banks(assigned, _list_ids(topics))
+    return score_banks(check_all(assigned, NuggetBank, "assigned", "assign_nuggets"), _list_ids(topics))
 
 
 def read_nuggets(path: AnyPath) -> list[NuggetBank]:
@@ -182,19 +190,19 @@ def write_nuggets(path: AnyPath, nuggets: Sequence[NuggetBank], form: str = "nug
     """Write nuggets as a file of `nuggetizer`, `nuggetbank` or `ragtime`. `UserError` for another form."""
     if form not in nugget_files.FORMS:
         raise UserError(f"form: found {form!r}, expected one of {', '.join(nugget_files.FORMS)}")
-    nugget_files.write_nuggets(check_path(path, "path"), nuggets, form)
+    nugget_files.write_nuggets(check_path(path, "path"), _check_banks(nuggets), form)
 
 
 def assign_rubrics(answers: Sequence[AnyPath], rubrics: Sequence[Rubric], config: RunConfig | None) -> list[Rubric]:
     """Grade the answers of files or run directories by rubrics, by a model, or without a configuration by rules."""
-    paths = check_paths(answers, "answers")
+    paths, rubrics = check_paths(answers, "answers"), _check_rubrics(rubrics)
     with open_model_runner(check_config(config), None) if config is not None else nullcontext() as ask:
         return _warned(rubric_steps.assign_rubrics(paths, rubrics, "rubrics", ask))
 
 
 def score_rubrics(graded: Sequence[Rubric], topics: Collection[str | Topic] = ()) -> list[Evaluation]:
     """Score runs from graded rubrics, with three grades and with two. `topics` are as for `score_nuggets`."""
-    return rubric_steps.score_rubrics(graded, _list_ids(topics))
+    return rubric_steps.score_rubrics(check_all(graded, Rubric, "graded", "assign_rubrics"), _list_ids(topics))
 
 
 def read_rubrics(path: AnyPath) -> list[Rubric]:
@@ -206,11 +214,21 @@ def write_rubrics(path: AnyPath, rubrics: Sequence[Rubric], form: str = "ragdoll
     """Write rubrics as a file of `ragdoll` or `researchrubrics`. `UserError` for another form."""
     if form not in rubric_steps.FORMS:
         raise UserError(f"form: found {form!r}, expected one of {', '.join(rubric_steps.FORMS)}")
-    rubric_steps.write_rubrics(check_path(path, "path"), rubrics, form)
+    rubric_steps.write_rubrics(check_path(path, "path"), _check_rubrics(rubrics), form)
 
 
-def _list_ids(topics: Collection[str | Topic]) -> list[str]:
-    return [one.id if isinstance(one, Topic) else one for one in topics]
+def _check_banks(value: Any) -> list[NuggetBank]:
+    return check_all(value, NuggetBank, "nuggets", "read_nuggets")
+
+
+def _check_rubrics(value: Any) -> list[Rubric]:
+    return check_all(value, Rubric, "rubrics", "read_rubrics")
+
+
+def _list_ids(topics: Any) -> list[str]:
+    """List the ids of topics, or ids as they are, of which one may stand alone. `UserError` for anything else."""
+    one_alone = isinstance(topics, str | Topic) or not isinstance(topics, Iterable)
+    return check_ids([getattr(one, "id", one) for one in ([topics] if one_alone else topics)], "topics")
 
 
 def _warned(found: tuple[list[T], list[str]]) -> list[T]:

@@ -14,9 +14,9 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.types import document_id
 from keystone.retrieval.types import Query, Rankings, ranked
-from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
+from keystone.runs.pipeline.made_config import read_run_config
 from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_narrative, fuse_each_query, list_topics
 from keystone.runs.report.say import align_columns
 
@@ -72,7 +72,7 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
     `UserError` for a folder that is no run directory, and for a topic or a document that the run lacks. The error says
     whether the index has the document.
     """
-    config = read_config(directory / file_names.CONFIG)
+    config = read_run_config(directory)
     queries = [Query(**one) for one in _find_record(directory / file_names.QUERIES, topic_id)["queries"]]
     engines = config.list_systems()
     query_ids = [query.id for query in queries]
@@ -106,7 +106,7 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
         topic_id,
         doc_id,
         find_place(hybrid, everything),
-        read_config(directory / file_names.CONFIG).fusion.get_depth(topic_id),
+        read_run_config(directory).fusion.get_depth(topic_id),
         {name: _find_place_in(directory / name, topic_id, doc_id) for name in LATER if (directory / name).exists()},
         tuple(
             QueryPart(

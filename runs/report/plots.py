@@ -10,12 +10,12 @@ import numpy as np
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_whole
-from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.measures import Measure
 from keystone.runs.evaluation.sweep import measure_rankings, read_cost
 from keystone.runs.pipeline.file_names import CONFIG
+from keystone.runs.pipeline.made_config import read_run_config
 from keystone.runs.report.terminal import CIRCLE_TEXT, mark_circle
 from keystone.runs.wording import escape_controls, plural
 
@@ -371,7 +371,7 @@ def _measure(directory: Path, qrels: Path, measure: Measure) -> Evaluation:
 def _read_run_config(directory: Path) -> RunConfig:
     if not (directory / CONFIG).is_file():
         raise UserError(f"{directory}: holds no {CONFIG}, expected the directory of a run")
-    return read_config(directory / CONFIG)
+    return read_run_config(directory)
 
 
 def _list_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

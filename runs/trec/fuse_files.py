@@ -1,6 +1,7 @@
 """Fusion of run files of any system, for `keystone fuse`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,27 +11,37 @@ from keystone.fusion.fuse import FusionSettings, fuse
 from keystone.fusion.lists import Groups, RankedLists
 from keystone.fusion.methods import METHODS, find_impossible_setting
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import is_id
+from keystone.indexing.types import document_id, is_id
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import offsets_of
 from keystone.runs.trec.doc_ids import Ids, concatenate_ids, match_ids
-from keystone.runs.trec.run_files import read_run
+from keystone.runs.trec.run_files import read_run, require_rows
 from keystone.runs.trec.types import Run, pair_bounds, place_by_id, sort_best_first
 from keystone.runs.wording import plural
 
+HEAD_ROWS = 100
+"""The number of rows of each topic by which Keystone tells whether a run ranks segments."""
+
 
 def fuse_files(
-    paths: Sequence[Path], tag: str, settings: FusionSettings | None = None, weights: Sequence[float] | None = None
+    paths: Sequence[Path],
+    tag: str,
+    settings: FusionSettings | None = None,
+    weights: Sequence[float] | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Run:
     """Fuse run files into one run with this tag, topics in the order of their ids.
 
     `weights` has one number for each path (None: all 1). If a run lacks a topic, it counts as an empty list. The
-    order of the files does not change the result. `UserError` names the option whose value the method cannot use.
+    order of the files does not change the result. `note` is told of runs of segments beside runs of documents.
+    `UserError` names the option whose value the method cannot use.
     """
     settings = settings or FusionSettings()
     weights = list(weights) if weights is not None else [1.0] * len(paths)
     _check_options(paths, tag, settings, weights)
-    runs = [read_run(path) for path in paths]
+    runs = [require_rows(path, read_run(path)) for path in paths]
+    for caution in _caution_about_segments(paths, runs):
+        note(caution)
     topics = sorted({topic for run in runs for topic in run.query_ids})
     inverted = settings.norm == "min-max-inverted"
     runs = [_sort_for_comparison(path, run.select(topics), inverted) for path, run in zip(paths, runs, strict=True)]
@@ -44,6 +55,26 @@ def fuse_files(
         message = f"{settings.method}: a fused score is too large for a run file; name a normalisation with --norm"
         raise UserError(message) from error
     return Run(tag, tuple(topics), fused.offsets, docs[fused.docs.astype(np.int64)], fused.scores)
+
+
+def _caution_about_segments(paths: Sequence[Path], runs: Sequence[Run]) -> Iterator[str]:
+    """Caution about each run whose first rows are segments of documents that another run ranks.
+
+    The first id of a run of segments holds a `#`. Only if runs differ by that, ids become text, which takes long.
+    """
+    kinds: dict[bool, dict[Path, Run]] = {True: {}, False: {}}
+    for path, run in zip(paths, runs, strict=True):
+        kinds[b"#" in run.docs.data[run.docs.starts[0] : run.docs.ends[0]].tobytes()][path] = run
+    for (path, own), (other, run) in product(kinds[True].items(), kinds[False].items()):
+        parents = {(topic, document_id(doc)) for topic, doc in _list_head(own)}
+        if shared := parents.intersection(_list_head(run)):
+            found = f"{path}: ranks segments, but {other} documents, such as {min(shared)[1]}"
+            yield f"{found}; a segment and its document are fused as two documents"
+
+
+def _list_head(run: Run) -> list[tuple[str, str]]:
+    """List topic and document of the first rows of each topic."""
+    return [(topic, doc) for topic, hits in run.top(HEAD_ROWS).list_hits().items() for doc, _ in hits]
 
 
 def _check_options(paths: Sequence[Path], tag: str, settings: FusionSettings, weights: Sequence[float]) -> None:

@@ -65,6 +65,13 @@ def read_unsorted_run(path: Path) -> Run:
     return rows
 
 
+def require_rows(path: Path, run: Run) -> Run:
+    """Return the run of a file. `UserError` if it has no row."""
+    if not run.query_ids:
+        raise UserError(f"{path}: holds no row, expected a run")
+    return run
+
+
 def drop_own_documents(run: Run) -> Run:
     """Drop each query's own document, the one with the query's id. BEIR does so if its queries are documents."""
     queries = np.arange(len(run.query_ids))

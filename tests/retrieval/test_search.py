@@ -159,6 +159,9 @@ def test_a_setting_of_a_system_may_be_a_list(index: Index) -> None:
         pytest.param([0, 1, 1], [0, 1], r"ranked the queries \('1-1', '1-2', '1-2'\), expected", id="too many"),
         pytest.param([0, 1], [1, 1], "query 1-1: ranked a document twice", id="a document twice"),
         pytest.param([0, 1], [-1, 0], "query 1-1: ranked .* a row below 0", id="a row below 0"),
+        pytest.param(
+            [0, 1], [0, 10**6], "ranked row 1000000, expected a row of the index", id="a row beyond the index"
+        ),
     ],
 )
 def test_rankings_of_a_package_that_do_not_fit_the_queries_are_an_error(

@@ -58,8 +58,9 @@ def fuse(
     values = parse_numbers("--set", [value for _, _, value in assignments])
     parameters = {name: value for (name, _, _), value in zip(assignments, values, strict=True)}
     settings = FusionSettings(find_method(method), depth, norm, parameters)
-    write_run(out, fuse_files(find_run_files(runs), tag, settings, weight_of_run))
-    say_output("fuse", runs, out, json)
+    cautions = list[str]()
+    write_run(out, fuse_files(find_run_files(runs), tag, settings, weight_of_run, cautions.append))
+    say_output("fuse", runs, out, json, cautions)
 
 
 def validate(

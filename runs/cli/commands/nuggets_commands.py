@@ -106,11 +106,13 @@ def assign(
     """
     from keystone.runs.evaluation.nuggets.files import read_nuggets, write_nuggets
     from keystone.runs.evaluation.nuggets.judge import assign_banks
+    from keystone.runs.evaluation.scored_answers import NUGGETS, keep_labels
 
     settings = read_model_settings(config, set)
     check_run_outputs(settings, [*files, nuggets, name_config(config)], {"--out": out})
     with open_runner(settings, "Assigning nuggets", quiet) as run_with_model:
         banks, cautions = assign_banks(files, read_nuggets(nuggets), str(nuggets), run_with_model)
+    keep_labels(out, banks, NUGGETS)
     write_nuggets(out, banks)
     say_output("nuggets assign", files, out, json, cautions)
 
@@ -133,11 +135,13 @@ def support(
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.nuggets.cited import write_cited_answers
     from keystone.runs.evaluation.nuggets.judge import rate_files
+    from keystone.runs.evaluation.scored_answers import CITATIONS, keep_labels
 
     settings = read_config(config, set)
     check_run_outputs(settings, [*files, name_config(config)], {"--out": out})
     with open_runner(settings, "Rating citations", quiet) as run_with_model:
         answers, cautions = rate_files(files, settings, run_with_model)
+    keep_labels(out, answers, CITATIONS)
     write_cited_answers(out, answers)
     say_output("nuggets support", files, out, json, cautions)
 

@@ -29,7 +29,9 @@ def pool(
     depth: Annotated[int, typer.Option(min=1, help="How many documents of each run and topic are pooled.")] = 100,
     without: Annotated[
         list[Path] | None,
-        typer.Option(metavar="QRELS", help="Leave out the documents that are judged here. Repeat for several files."),
+        typer.Option(
+            metavar="FILE", help="Leave out the documents of this pool or judgments. Repeat for several files."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the random order.")] = 0,
     leave_out: Annotated[
@@ -50,7 +52,13 @@ def pool(
     from keystone.runs.evaluation.batch import caution_about_shared_tags, list_teams
     from keystone.runs.evaluation.evaluate import check_run
     from keystone.runs.evaluation.measures import parse_measure
-    from keystone.runs.evaluation.pooling import describe_pool, leave_teams_out, list_documents, pool_documents
+    from keystone.runs.evaluation.pooling import (
+        describe_pool,
+        leave_teams_out,
+        list_documents,
+        list_judged,
+        pool_documents,
+    )
     from keystone.runs.report.judging import print_left_out, print_pool
     from keystone.runs.report.terminal import progress_bars
     from keystone.runs.trec.run_files import read_qrels
@@ -60,7 +68,7 @@ def pool(
     files, wanted = list_files(runs), parse_measure(measure)
     check_outputs([*files, *(without or ()), leave_out], {"--out": out})
     judged: dict[str, set[str]] = {}
-    for topic, doc, _ in (row for path in without or () for row in read_qrels(path).list_rows()):
+    for topic, doc in (row for path in without or () for row in list_judged(path)):
         judged.setdefault(topic, set()).add(doc)
     judgments = None if leave_out is None else read_qrels(leave_out)
     with progress_bars(quiet) as progress:
@@ -94,14 +102,12 @@ def pool(
 
 def read_runs(files: "Sequence[Path]") -> "list[Run]":
     """Read run files in trec_eval's order. `UserError` has a line for each bad file."""
-    from keystone.runs.trec.run_files import read_run
+    from keystone.runs.trec.run_files import read_run, require_rows
 
     runs, faults = [], []
     for path in files:
         try:
-            runs.append(read_run(path))
-            if not runs[-1].query_ids:
-                faults.append(f"{path}: holds no row, expected a run")
+            runs.append(require_rows(path, read_run(path)))
         except UserError as error:
             faults.append(str(error))
     if faults:

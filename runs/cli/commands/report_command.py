@@ -100,7 +100,7 @@ def diagnose(
     nuggets: Annotated[Path | None, WANTED] = None,
     relevant_from: RelevantFrom = 1,
     measure: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option("--measure", "-m", help="With --qrels, also show the losses in this measure, such as nDCG@10."),
     ] = None,
     out: Annotated[
@@ -133,7 +133,9 @@ def diagnose(
         raise UserError("expected either --qrels with judgments or --nuggets with nuggets")
     if measure is not None and qrels is None:
         raise UserError("--measure: expected with --qrels, since nuggets do not judge rankings")
-    wanted = parse_measure(measure) if measure else None
+    if len(measure or ()) > 1:
+        raise UserError(f"--measure: found {', '.join(measure or ())}, expected one measure")
+    wanted = parse_measure(measure[0]) if measure else None
     for path in out or []:
         check_picture(path, JSON_FORMAT)
         check_outputs([directory, qrels, nuggets], {"--out": path})

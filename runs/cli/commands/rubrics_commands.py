@@ -91,6 +91,7 @@ def assign(
     Example: keystone rubrics assign out/my-run --rubrics rubrics.jsonl --config model.yaml --out graded.jsonl
     """
     from keystone.runs.evaluation.rubrics import assign_rubrics, read_rubrics, write_rubrics
+    from keystone.runs.evaluation.scored_answers import CRITERIA, keep_labels
 
     if rules and (config is not None or set):
         raise UserError("--rules: found a model too, expected either --rules or --config and --set")
@@ -98,6 +99,7 @@ def assign(
     check_run_outputs(settings, [*files, rubrics, name_config(config)], {"--out": out})
     with open_runner(settings, "Grading answers", quiet) if settings else nullcontext() as run_with_model:
         graded, cautions = assign_rubrics(files, read_rubrics(rubrics), str(rubrics), run_with_model)
+    keep_labels(out, graded, CRITERIA)
     write_rubrics(out, graded)
     say_output("rubrics assign", files, out, json, cautions)
 

@@ -25,6 +25,7 @@ from keystone.runs.exchange.bundle.parts import KnownVectors, PartStore, load_ve
 from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import CONFIG, EVIDENCE, GRADES
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job, place_calibration
+from keystone.runs.pipeline.made_config import read_run_config
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.stage import Work
 from keystone.runs.pipeline.stages.search import list_system_files
@@ -53,7 +54,7 @@ SHOWN_BEFORE, SHOWN_CHARACTERS = 20, 80
 
 def open_sealed_job(folder: Path, index: Index, store: Store, effort: Effort) -> Job:
     """Open the job of an unpacked bundle, whose index cannot be searched."""
-    config = read_config(folder / RUN / CONFIG)
+    config = read_run_config(folder / RUN)
     if (folder / CALIBRATION).is_dir():  # bundles of older versions lack it
         config = place_calibration(config, folder / CALIBRATION)
     topics = read_topics(folder / config.topics.name)
@@ -179,7 +180,7 @@ def reproduce(bundle: Path, out: Path | None, effort: Effort, most_gb: float = M
         if out is not None:
             make_folder(out)
         try:
-            stored = find_searching_stages(read_config(folder / RUN / CONFIG)) | facts["stored"]
+            stored = find_searching_stages(read_run_config(folder / RUN)) | facts["stored"]
             remade = _remake_all(folder, {**facts, "stored": stored}, scratch, out or scratch, effort)
             versions = _compare_versions(parse_json((folder / RUN / MANIFEST).read_bytes())["versions"])
         except (LookupError, AttributeError, TypeError, ValueError, FileNotFoundError) as error:
@@ -203,7 +204,7 @@ def _read_facts(bundle: Path, folder: Path) -> dict[str, Any]:
 
 def _remake_all(folder: Path, facts: Mapping[str, Any], scratch: Path, out: Path, effort: Effort) -> list[Remade]:
     """Make all artifacts again that the bundle does not only store."""
-    config = read_config(folder / RUN / CONFIG)
+    config = read_run_config(folder / RUN)
     documents = {record["id"]: from_record(record) for _, record in read_json_lines(folder / DOCUMENTS)}
 
     def read(ids: Sequence[str]) -> list[Document]:

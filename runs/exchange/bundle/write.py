@@ -49,6 +49,7 @@ from keystone.runs.pipeline.job import (
     place_calibration,
     shorten_paths,
 )
+from keystone.runs.pipeline.made_config import read_run_config
 from keystone.runs.pipeline.model_runner import allow_thoughts, open_model_runner
 from keystone.runs.pipeline.stages.config import write_config
 from keystone.runs.pipeline.table import list_files, list_steps
@@ -75,7 +76,7 @@ def write_bundle(directory: Path, out: Path, effort: Effort) -> Contents:
 
     `UserError` if the run is not finished, its files were changed, or its index or topics have changed.
     """
-    job = open_job(read_config(directory / CONFIG), effort.threads, effort.progress)
+    job = open_job(read_run_config(directory), effort.threads, effort.progress)
     manifest = _check_run(job, directory)
     with TemporaryDirectory() as name:
         folder = Path(name)

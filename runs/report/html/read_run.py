@@ -13,7 +13,6 @@ from keystone.indexing.index import open_index
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.types import Document, Store, document_id, find_document_ids
 from keystone.retrieval.backends import open_store
-from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.use import UseRecord
 from keystone.runs.pipeline.directory import MANIFEST
@@ -28,6 +27,7 @@ from keystone.runs.pipeline.file_names import (
     USAGE_FILE,
     name_system_file,
 )
+from keystone.runs.pipeline.made_config import read_run_config
 from keystone.runs.pipeline.table import find_last_ranking, list_files
 from keystone.runs.report.trace import PURPOSES, read_trace, tell_path
 from keystone.runs.track_rules import Track
@@ -136,7 +136,7 @@ def read_view(folder: Path, label: str) -> RunView:
     for name in (MANIFEST, CONFIG):
         if not (folder / name).is_file():
             raise UserError(f"{folder}: holds no {name}, expected the directory of a run, as keystone run prints it")
-    config = read_config(folder / CONFIG)
+    config = read_run_config(folder)
     missing = [name for name in list_files(config, notes=False) if not (folder / name).exists()]
     remarks = [f"unfinished: the run has no {', '.join(missing)} yet"] if missing else []
     narratives, store = _read_narratives(config, remarks), _open_store(config, remarks)

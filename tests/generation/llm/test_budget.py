@@ -231,6 +231,7 @@ def test_a_killed_run_continues_with_what_is_left(tmp_path: Path) -> None:
     assert asyncio.run(purse.pay(ONE, reply)).outcome == Failure("the budget is spent")
     purse.close()
     lines = [orjson.loads(line) for line in path.read_bytes().splitlines() if line.endswith(b"}")]
+    assert path.read_bytes()[:1] == b"{"
     assert lines[1] == {"call": 0, "calls": 1, "prompt_tokens": 5, "cached_tokens": 2, "completion_tokens": 3}
     assert lines[-1]["call"] == 2
 

@@ -16,7 +16,7 @@ from keystone.retrieval.types import offsets_of
 from keystone.runs.trec.doc_ids import Ids
 from keystone.runs.trec.fuse_files import fuse_files
 from keystone.runs.trec.run_files import read_run, write_run
-from tests.support.runs.command_line import keystone
+from tests.support.runs.command_line import keystone, keystone_here
 
 A = "1 Q0 a 1 3 A\n1 Q0 b 2 2 A\n1 Q0 c 3 1 A\n2 Q0 a 1 9 A\n"
 B = "1 Q0 c 1 0.9 B\n1 Q0 a 2 0.8 B\n10 Q0 z 1 0.5 B\n"
@@ -40,6 +40,23 @@ def test_a_topic_that_a_run_lacks_is_fused_from_the_others(paths: list[Path]) ->
     assert list(run.list_hits()) == ["1", "10", "2"]
     assert run.list_hits()["1"] == [("a", 1 / 61 + 1 / 62), ("c", 1 / 61 + 1 / 63), ("b", 1 / 62)]
     assert run.list_hits()["10"] == [("z", 1 / 61)]
+
+
+def test_a_run_of_segments_beside_one_of_documents_is_told(paths: list[Path]) -> None:
+    paths[2].write_text("1 Q0 a#1 1 3 C\n1 Q0 b#0 2 2 C\n2 Q0 a#1 1 1 C\n")
+    done = keystone_here("fuse", *paths, "--out", paths[0].with_name("out"))
+    assert done.stderr.splitlines() == [
+        f"warning: {paths[2]}: ranks segments, but {other} documents, such as a; a segment and its document are fused "
+        "as two documents"
+        for other in paths[:2]
+    ]
+    assert not keystone_here("fuse", paths[2], paths[2], "--out", paths[0]).stderr
+
+
+def test_a_file_without_rows_is_no_run(paths: list[Path]) -> None:
+    paths[1].write_text("")
+    with pytest.raises(UserError, match=r"b\.trec: holds no row, expected a run"):
+        fuse_files(paths, "x")
 
 
 def test_a_run_is_read_by_score_and_ties_go_to_the_larger_id_as_in_trec_eval(tmp_path: Path) -> None:

@@ -119,7 +119,9 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
             id="fraction for a whole number",
         ),
         pytest.param(
-            "retrieval: {depth: true}", ["retrieval.depth: ", "found True", "valid integer"], id="boolean for a number"
+            "retrieval: {depth: true}",
+            ["retrieval.depth: ", "found True (as YAML reads true, yes and on", "valid integer"],
+            id="boolean for a number",
         ),
         pytest.param("team_id: 7", ["team_id: ", "found 7", "valid string"], id="number for a text"),
         pytest.param("out: 7", ["out: ", "found 7", "path"], id="number for a path"),

@@ -94,6 +94,8 @@ def write_files(folder: Path) -> None:
     (folder / "torn").write_text("1 Q0 x 1 9 T\n1 Q0\n")
     (folder / "empty").write_text("")
     (folder / "qrels").write_text("1 0 y 1\n2 0 v 0\n")
+    (folder / "judged pool").write_text("\n1 y\n2 v\n")
+    (folder / "torn pool").write_text("1 y\n2 0 z\n")
 
 
 def test_the_command_writes_the_pool_and_says_who_brought_it(tmp_path: Path) -> None:
@@ -106,6 +108,10 @@ def test_the_command_writes_the_pool_and_says_who_brought_it(tmp_path: Path) -> 
     assert "2 documents of 2 topics: 1 to 1 a topic, median 1" in shown.output
     told = json.loads(CliRunner().invoke(app, [*call, "--json", "--without", str(tmp_path / "qrels")]).stdout)["result"]
     assert out.read_text() == "2 z\n"
+    assert CliRunner().invoke(app, [*call, "--without", str(tmp_path / "judged pool")]).exit_code == 0
+    assert out.read_text() == "2 z\n"
+    refused = CliRunner().invoke(app, [*call, "--without", str(tmp_path / "torn pool")])
+    assert "torn pool:2: found '2 0 z', expected a topic and a document" in str(refused.exception)
     assert (told["topics"], told["overlaps"][1]) == ({"1": 0, "2": 1}, [0.0, None])
     assert [(one["team"], one["unique"]) for one in told["teams"]] == [("A", 1), ("B", 0)]
 

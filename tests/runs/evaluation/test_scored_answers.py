@@ -16,10 +16,15 @@ from keystone.runs.cli.main import app
 from keystone.runs.evaluation.answers.files import NamedRun, name_apart
 from keystone.runs.evaluation.nuggets.judge import read_submissions
 from keystone.runs.evaluation.scored_answers import (
+    CITATIONS,
+    CRITERIA,
+    NUGGETS,
+    Kind,
     compare_labels,
     holds_answers,
     holds_scored_answers,
     judge_answers,
+    keep_labels,
     score_answers,
 )
 from tests.support.runs.answer_files import make_record
@@ -114,6 +119,50 @@ def test_each_kind_has_each_form(answers: Path, kind: str, measure: str, form: s
     if form == "csv":
         head, *rows = (line.split(",") for line in text.splitlines())
         assert (head[:4], len(rows)) == (["rank", "run", "team", measure], 6)
+
+
+@pytest.mark.parametrize("judges", [["model"], ["--nuggets", "model", "--nuggets", "people"]])
+def test_the_baseline_is_the_file_or_the_tag_of_a_run(answers: Path, judges: list[str]) -> None:
+    asked = ["nuggets", "score", *(one if one.startswith("-") else str(answers / one) for one in judges)]
+    second = list_folder(answers / "model")[1]
+    by_file, by_tag = (
+        CliRunner().invoke(app, [*asked, "--baseline", baseline, "--format", "json"])
+        for baseline in (str(second), second.stem)
+    )
+    assert by_file.exit_code == 0, by_file.exception
+    assert by_file.stdout == by_tag.stdout
+    both = second.with_name("both.jsonl")
+    both.write_bytes(b"".join(path.read_bytes() for path in list_folder(answers / "model")[:2]))
+    refused = CliRunner().invoke(app, ["nuggets", "score", str(both), "--baseline", str(both)])
+    both.unlink()
+    assert "expected best, or the file or tag of one of the runs" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "label", "corrected"),
+    [
+        ("model", NUGGETS, b'"support"', b'"not_support"'),
+        ("support", CITATIONS, b'"support": 2', b'"support": 1'),
+        ("rubrics", CRITERIA, b'"satisfied"', b'"not_satisfied"'),
+    ],
+)
+def test_no_label_that_a_person_corrected_is_lost(
+    tmp_path: Path, answers: Path, name: str, kind: Kind, label: bytes, corrected: bytes
+) -> None:
+    made, out = kind.read(first := list_folder(answers / name)[0]), tmp_path / "out.jsonl"
+    keep_labels(out, made, kind)
+    out.touch()
+    keep_labels(out, made, kind)
+    out.write_bytes(first.read_bytes())
+    keep_labels(out, made, kind)
+    out.write_bytes(first.read_bytes().replace(label, corrected, 1))
+    with pytest.raises(
+        UserError, match=r"out\.jsonl: 1 label would be lost or changed, .*; name another file with --out"
+    ):
+        keep_labels(out, made, kind)
+    out.write_bytes(first.read_bytes())
+    with pytest.raises(UserError, match=r"out\.jsonl: 8 labels would be lost"):
+        keep_labels(out, made[1:], kind)
 
 
 def test_agree_reads_folders_of_labels_and_two_measures(tmp_path: Path, answers: Path) -> None:

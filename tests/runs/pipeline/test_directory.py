@@ -18,7 +18,19 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import lock_folder
 from keystone.runs.pipeline.directory import Stage, Watch, perform_stages, plan_stages
 from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.made_config import read_run_config
 from keystone.runs.pipeline.values import Artifact, Values
+
+
+def test_the_error_of_a_configuration_names_the_packages_that_are_missing_here(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("run_id: r\nindex: i\ntopics: t\nfusion: {method: best_rank}\n")
+    with pytest.raises(UserError, match=r"fusion\.method: found 'best_rank'.*[^e]$"):
+        read_run_config(tmp_path)
+    versions = {"numpy": "1.0", "keystone-tiny": "0.1", "faiss": "1.9"}
+    (tmp_path / "manifest.json").write_bytes(orjson.dumps({"versions": versions}))
+    with pytest.raises(UserError) as told:
+        read_run_config(tmp_path)
+    assert str(told.value).splitlines()[1:] == ["the run was made with keystone-tiny 0.1, which is not installed here"]
 
 
 def text(name: str) -> Artifact[str]:

@@ -1,6 +1,6 @@
 """What a caller in Python gives wrongly is named with the argument and what it should be, in the words of Python."""
 
-# mypy: disable-error-code="arg-type, call-overload"
+# mypy: disable-error-code="arg-type, call-overload, list-item"
 
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +85,14 @@ def run_of(*query_ids: str) -> keystone.Run:
         (lambda: keystone.judge_battles(["a.jsonl"], repeats=None), "repeats: found None, expected a whole number"),
         (lambda: keystone.tune("r.yaml", "q", ["a"]), "tries: found list, expected lists of values by key"),
         (lambda: keystone.tune("r.yaml", "q", folds=1), "folds: found 1, expected a whole number of at least 2"),
+        (lambda: keystone.score_nuggets("x"), "assigned: found str, expected a list of NuggetBank, as assign_nuggets "),
+        (lambda: keystone.score_nuggets([], [3]), "topics: found the id 3, expected an id as a text"),
+        (lambda: keystone.score_nuggets([], None), "topics: found the id None, expected an id as a text"),
+        (lambda: keystone.score_rubrics([3]), "graded: found int, expected a list of Rubric, as assign_rubrics makes"),
+        (lambda: keystone.write_nuggets("x", None), "nuggets: found NoneType, expected a list of NuggetBank, as read_"),
+        (lambda: keystone.write_rubrics("x", ["y"]), "rubrics: found str, expected a list of Rubric, as read_rubrics"),
+        (lambda: keystone.assign_nuggets(["a"], "x", GRADING), "nuggets: found str, expected a list of NuggetBank"),
+        (lambda: keystone.assign_rubrics(["a"], {}, None), "rubrics: found dict, expected a list of Rubric"),
         (lambda: fuse_queries(RUN, [query(), query()]), "queries: found the id '1-1' twice"),
         (lambda: keystone.rerank(INDEX, {"1": "x"}, RUN, None), "rerank.method: found none"),
         (lambda: keystone.grade(INDEX, {"1": "x"}, [query()], {}, {}), "config: found dict"),
@@ -148,6 +156,19 @@ def test_a_run_that_could_not_be_read_again_is_not_written(run: Any, message: st
     with pytest.raises(keystone.UserError, match=message):
         keystone.write_run(tmp_path / "r.trec", run)
     assert not list(tmp_path.iterdir())
+
+
+READERS = [getattr(keystone, f"read_{what}") for what in ("nuggets", "qrels", "rubrics", "run", "topics")]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_file_that_is_missing_or_empty_is_named(read: Callable[[Any], Any], tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    for name in ("empty", "missing"):
+        with pytest.raises(keystone.UserError, match=f"{tmp_path / name}: "):
+            read(tmp_path / name)
+    with pytest.raises(keystone.UserError, match="path: found int, expected a path"):
+        read(3)
 
 
 def test_queries_may_be_an_iterator() -> None:

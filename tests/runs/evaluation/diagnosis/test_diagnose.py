@@ -460,7 +460,10 @@ def test_the_command_prints_writes_and_draws_and_refuses_bad_nuggets(graded: Pat
     assert (told["coverage"], [one["lost"] for one in told["findings"]]) == (1, [None] * 4)
     refused = keystone("diagnose", graded, "--nuggets", nuggets, "-m", "nDCG@10")
     assert refused.stderr == "error: --measure: expected with --qrels, since nuggets do not judge rankings\n"
-    done = keystone("diagnose", graded, "--qrels", write_wanted(tmp_path, "qrels"), "-m", "R@100")
+    judged = ("diagnose", graded, "--qrels", write_wanted(tmp_path, "qrels"), "-m", "R@100")
+    refused = keystone(*judged, "-m", "nDCG@10")
+    assert refused.stderr == "error: --measure: found R@100, nDCG@10, expected one measure\n"
+    done = keystone(*judged)
     assert "R@100: its gain if these documents stood by their grades; now 1.0000" in done.stdout
     nuggets.write_text('{"topic": "1", "text": "a"}\n')
     refused = keystone("diagnose", graded, "--nuggets", nuggets)

@@ -172,7 +172,8 @@ def test_the_commands_go_from_rubrics_to_tables(tmp_path: Path) -> None:
     record = {"metadata": {"team_id": "t", "run_id": "r", "topic_id": "a"}, "references": ["bees"]}
     answers.write_text(json.dumps(record | {"responses": [{"text": "Bees make honey.", "citations": ["bees"]}]}))
     rubrics.write_text(json.dumps(RESEARCH) + "\n" + json.dumps(RESEARCH | {"qid": "b"}))
-    keystone("rubrics", "assign", answers, "--rubrics", rubrics, "--rules", "--out", graded)
+    assign = ("rubrics", "assign", answers, "--rubrics", rubrics, "--rules", "--out", graded)
+    keystone(*assign)
     done = keystone("rubrics", "score", graded, "--rubrics", rubrics, "--tables", tmp_path / "scores")
     assert done.stdout.splitlines()[0].split() == ["r", "rubric", "rubric_binary"]
     with (tmp_path / "scores" / "cell_scores.csv").open() as file:
@@ -182,6 +183,13 @@ def test_the_commands_go_from_rubrics_to_tables(tmp_path: Path) -> None:
     assert (cell["qid"], cell["n_criteria"], cell["response_length"]) == ("a", "2", "3.0")
     assert float(run["ternary_score"]) == pytest.approx(float(cell["ternary_score"]) / 2)
     assert run["n_topics"] == "2"
+    written = graded.read_text()
+    assert keystone(*assign).returncode == 0
+    assert graded.read_text() == written
+    graded.write_text(corrected := written.replace('"verdict":"not_satisfied"', '"verdict":"satisfied"'))
+    assert corrected != written
+    assert "would be lost or changed" in keystone(*assign).stderr
+    assert graded.read_text() == corrected
 
 
 def test_tables_that_cannot_be_written_are_named(tmp_path: Path) -> None:
