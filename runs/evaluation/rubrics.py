@@ -8,19 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import fsum, isfinite, isnan, nan
+from math import fsum, isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from keystone.generation.grading.nuggets import VERDICTS, Verdict, create_criteria, grade_by_rules, grade_criteria
+from keystone.generation.grading.nuggets import Verdict, create_criteria, grade_by_rules, grade_criteria
 from keystone.generation.llm.ask import run_together
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.evaluation import CriterionType
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import make_folder, write_json_lines
 from keystone.retrieval.types import Topic
-from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, get_id, list_objects
-from keystone.runs.tracks.violations import parse_lines, tell_expected, write_csv
+from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS
+from keystone.runs.parts import REQUIRED, Id, Objects, Part, filled, first_of
+from keystone.runs.tracks.violations import parse_lines, write_csv
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
@@ -95,44 +96,35 @@ def read_rubrics(path: Path) -> list[Rubric]:
     return list(found.values())
 
 
+class _Criterion(Part):
+    text: Annotated[str, filled("a criterion")] = first_of("criterion", "text", default=...)
+    weight: float = REQUIRED
+    axis: str = ""
+    type: str = ""
+    tier: str = ""
+    verdict: Verdict | None = None
+    source_nugget: str = ""
+
+    def make(self) -> Criterion:
+        kind = TYPE_BY_AXIS.get(self.axis, self.axis) or self.type or "explicit"
+        return Criterion(self.text, self.weight, kind, self.tier, self.verdict, self.source_nugget)
+
+
+class _Rubric(Part):
+    topic_id: Id = first_of(*TOPIC_KEYS, default=...)
+    criteria: Objects[_Criterion] = first_of("criteria", "rubrics", default=...)
+    query: str = ""
+    run_id: Id = ""
+    answer_text: str = ""
+
+
 def _parse_rubric(record: dict[str, Any]) -> Rubric:
-    key = next((key for key in ("criteria", "rubrics") if key in record), None)
-    if key is None:
-        raise ValueError(f"expected the key criteria or rubrics, found the keys {', '.join(record) or 'none'}")
-    criteria = tuple(_parse_criterion(one, where) for where, one in list_objects(record, key))
-    if not criteria:
-        raise ValueError(tell_expected(key, "at least one criterion", record[key]))
-    return Rubric(
-        get_id(record, TOPIC_KEYS),
-        criteria,
-        _get_text(record, "query"),
-        get_id(record, ("run_id",)) if record.get("run_id") not in (None, "") else "",
-        _get_text(record, "answer_text"),
-        {name: record[name] for name in ABOUT_KEYS if name in record},
-    )
-
-
-def _parse_criterion(record: dict[str, Any], where: str) -> Criterion:
-    key = "criterion" if "criterion" in record else "text"
-    text, weight = _get_text(record, key, where), record.get("weight")
-    if not text.strip():
-        raise ValueError(tell_expected(f"{where}{key}", "a criterion", record.get(key)))
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
-        raise ValueError(tell_expected(f"{where}weight", "a number", weight))
-    verdict = record.get("verdict")
-    if verdict is not None and verdict not in VERDICTS:
-        raise ValueError(tell_expected(f"{where}verdict", f"one of {', '.join(VERDICTS)}", verdict))
-    axis = _get_text(record, "axis", where)
-    kind = TYPE_BY_AXIS.get(axis, axis) or _get_text(record, "type", where) or "explicit"
-    tier = _get_text(record, "tier", where)
-    return Criterion(text, float(weight), kind, tier, verdict, _get_text(record, "source_nugget", where))
-
-
-def _get_text(record: dict[str, Any], key: str, where: str = "") -> str:
-    value = record.get(key)
-    if value is not None and not isinstance(value, str):
-        raise ValueError(tell_expected(f"{where}{key}", "a text", value))
-    return value or ""
+    own = _Rubric.read(record)
+    if not own.criteria:
+        raise ValueError("expected at least one criterion under criteria or rubrics, found none")
+    criteria = tuple(one.make() for one in own.criteria.values())
+    about = {name: record[name] for name in ABOUT_KEYS if name in record}
+    return Rubric(own.topic_id, criteria, own.query, own.run_id, own.answer_text, about)
 
 
 def encode_for_ragdoll(rubric: Rubric) -> dict[str, Any]:

@@ -1,14 +1,12 @@
-"""Reading JSON records of any tool: JSONL, or one JSON document with a list; checks of values; keys that are not kept.
+"""Reading JSON records of any tool: JSONL, or one JSON document with a list; values that are not kept."""
 
-A `ValueError` names the key. `read_records` adds file and line to it.
-"""
-
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import isfinite
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
+
+from pydantic import AliasChoices
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json, parse_objects, try_json
@@ -17,10 +15,11 @@ from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import describe_id, is_id
 from keystone.runs.evaluation.nuggets.cited import Citation
 from keystone.runs.exchange.types import Handover, Kind
-from keystone.runs.tracks.answer_files import is_integer, is_score
+from keystone.runs.parts import Part
 from keystone.runs.tracks.violations import shorten_value
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Part)
 
 DOCUMENT_LIMIT_BYTES = 2**30
 """The most bytes of a file that is one JSON document."""
@@ -61,120 +60,80 @@ def _read_document(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield place, record
 
 
-class Record(dict[str, Any]):
-    """An object of JSON whose values are checked as they are got. `where` leads to it in messages: `items[0].`.
-
-    Each method raises `ValueError` for a value of another type.
-    """
-
-    def __init__(self, values: Mapping[str, Any], where: str = "") -> None:
-        super().__init__(values)
-        self.where = where
-
-    def _get(self, key: str, expected: str, fits: Callable[[Any], bool]) -> Any:
-        value = self.get(key)
-        if value is not None and not fits(value):
-            raise ValueError(f"{self.where}{key}: expected {expected}, found {shorten_value(value)}")
-        return value
-
-    def get_object(self, key: str) -> "Record":
-        """Get the object under a key; empty if there is none."""
-        found = self._get(key, "an object", lambda value: isinstance(value, dict))
-        return Record(found or {}, f"{self.where}{key}.")
-
-    def get_list(self, key: str) -> list[Any]:
-        """Get the list under a key; empty if there is none."""
-        return self._get(key, "a list", lambda value: isinstance(value, list)) or []
-
-    def get_objects(self, key: str, required: bool = False) -> "Iterator[Record]":
-        """Get the objects in the list under a key. `ValueError`, too, if a `required` key is missing."""
-        if required and key not in self:
-            raise ValueError(f"{self.where}{key}: expected a list, found the keys {', '.join(self) or 'none'}")
-        for number, one in enumerate(self.get_list(key)):
-            place = f"{self.where}{key}[{number}]"
-            if not isinstance(one, dict):
-                raise ValueError(f"{place}: expected an object, found {shorten_value(one)}")
-            yield Record(one, f"{place}.")
-
-    def get_string(self, key: str) -> str:
-        """Get the text under a key; empty if there is none."""
-        return self._get(key, "a text", lambda value: isinstance(value, str)) or ""
-
-    def get_name(self, *keys: str) -> str:
-        """Get the id under the first of these keys that there is; empty if there is none. An integer becomes text."""
-        key = next((key for key in keys if self.get(key) is not None), None)
-        return "" if key is None else _parse_id(self[key], f"{self.where}{key}")
-
-    def get_ids(self, key: str) -> tuple[str, ...]:
-        """Get the ids in the list under a key."""
-        values = enumerate(self.get_list(key))
-        return tuple(_parse_id(value, f"{self.where}{key}[{place}]") for place, value in values)
-
-    def get_number(self, key: str) -> float | None:
-        """Get the finite number under a key, or None."""
-        value = self._get(key, "a number", lambda value: is_score(value) and isfinite(value))
-        return None if value is None else float(value)
-
-    def get_integer(self, key: str) -> int | None:
-        """Get the whole number under a key, or None."""
-        return self._get(key, "a whole number", is_integer)  # type: ignore[no-any-return]
-
-
-def _parse_id(value: Any, where: str) -> str:
-    if not isinstance(value, str) and not is_integer(value):
-        raise ValueError(f"{where}: expected an id, found {shorten_value(value)}")
-    return str(value)
-
-
 def read_form(
     path: Path,
-    parse: Callable[[Record, str], T],
-    kept: Iterable[str],
-    show: Callable[[dict[str, Any]], Any] = lambda record: record,
+    part: type[P],
+    make: Callable[[P, str, dict[str, Any]], T],
+    show: Callable[[dict[str, Any], T], Any] = lambda record, _: record,
 ) -> tuple[list[T], Counter[str]]:
-    """Parse each record of a file with its place, and count what is not `kept` of it, as `count_unread` does.
+    """Read each record of a file, and count what `part`, its type, does not keep of it, as `count_unread` does.
 
-    `show` makes the value that is counted from a record. `UserError` with the place of a record that `parse` refuses.
+    `make` makes a value from a record's part, its place and itself. `show` makes of the record and this value what is
+    counted. `UserError` with the place of a record that the part or `make` refuses.
     """
-    found = list[T]()
-
-    def parse_all() -> Iterator[Any]:
-        for place, record in read_records(path):
-            try:
-                found.append(parse(Record(record), place))
-            except ValueError as error:
-                raise UserError(f"{place}: {error}") from error
-            yield show(record)
-
-    unread = count_unread(parse_all(), kept)
+    found, unread = list[T](), Counter[str]()
+    for place, record in read_records(path):
+        try:
+            found.append(make(part.read(record), place, record))
+        except ValueError as error:
+            raise UserError(f"{place}: {error}") from error
+        count_unread(show(record, found[-1]), part, unread)
     return found, unread
 
 
-def count_unread(records: Iterable[Any], kept: Iterable[str]) -> Counter[str]:
-    """Count the values of records under paths such as `candidates[].doc.url`, unless a path in `kept` leads to them.
+def count_unread(value: Any, part: type[Part], found: Counter[str], path: str = "") -> None:
+    """Count the values of a record by their paths, such as `candidates[].doc.url`, unless a part declares their key.
 
-    All that is below a kept path is kept. Empty values do not count.
+    Of several keys for a value, the first one counts as kept, and those with the same value. All is kept of a value
+    that is no part, and of a part that allows `extra` keys. Empty values do not count.
     """
-    kept = frozenset(kept)
-    above = {path[: match.start()] for path in kept for match in re.finditer(r"\.|\[\]", path)} | {""}
-    inner = above | kept
-    found: Counter[str] = Counter()
+    if isinstance(value, list):
+        for one in value:
+            count_unread(one, part, found, f"{path}[]")
+    elif isinstance(value, dict):
+        kept, before = _list_kept(part), f"{path}." if path else ""
+        for key, one in value.items():
+            if (rule := kept.get(key, _UNKNOWN)) is None:
+                continue
+            firsts, keyed, inner = rule
+            first = next((value[other] for other in firsts if value.get(other) is not None), one)
+            if rule is _UNKNOWN or (first is not one and str(first) != str(one)):
+                if one not in (None, "", [], {}):
+                    found[before + key] += 1
+            elif inner:
+                listed = list(one.values()) if keyed and isinstance(one, dict) else one
+                count_unread(listed, inner, found, before + key)
 
-    def walk(value: Any, path: str) -> None:
-        if path in kept or value in (None, "", [], {}):
-            return
-        if path in above and isinstance(value, dict):
-            for key, one in value.items():
-                walk(one, f"{path}.{key}" if path else key)
-        elif f"{path}[]" in inner and isinstance(value, list):
-            for one in value:
-                walk(one, f"{path}[]")
-        else:
-            found[path] += 1
 
-    for record in records:
-        walk(record, "")
-    return found
+_Rule = tuple[list[str], bool, type[Part] | None]
+_UNKNOWN: _Rule = ([], False, None)
+
+
+@cache
+def _list_kept(of: type[Part]) -> dict[str, _Rule | None]:
+    """List the keys of a part that may be kept: the keys that go first, and the part that the value holds.
+
+    The truth value tells whether the value may have keys of its own for its parts. None: it is kept in any case.
+    """
+    names, fields = list_keys(of), of.model_fields
+    keys = {name: [key for key in names if names[key] == name] for name in fields if not fields[name].exclude}
+    listed = ((own, key, _find_part(fields[name].annotation)) for name, own in keys.items() for key in own)
+    return {key: (own[:n], *found) if n or found[1] else None for own, key, found in listed for n in [own.index(key)]}
+
+
+def _find_part(hint: Any) -> tuple[bool, type[Part] | None]:
+    if isinstance(hint, type) and issubclass(hint, Part):
+        return False, None if hint.model_config.get("extra") == "allow" else hint
+    found = next((one for one in map(_find_part, get_args(hint)) if one[1]), (False, None))
+    return found[0] or get_origin(hint) is dict, found[1]
+
+
+@cache
+def list_keys(of: type[Part]) -> dict[str, str]:
+    """List the keys that a part reads, each with the name of its field."""
+    aliases = ((name, field.validation_alias) for name, field in of.model_fields.items())
+    listed = ((name, alias.choices if isinstance(alias, AliasChoices) else [name]) for name, alias in aliases)
+    return {str(key): name for name, keys in listed for key in keys}
 
 
 def drop_taken(record: Mapping[str, Any], taken: Mapping[str, str]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from keystone.runs.evaluation.measures import Family
 from keystone.runs.exchange.records import read_form
 from keystone.runs.exchange.table import Form
 from keystone.runs.exchange.types import Candidate, Handover, Request
+from keystone.runs.parts import REQUIRED, Id, Part
 from keystone.runs.track_rules import TRACKS, Length, RequestForm
 
 
@@ -97,19 +98,21 @@ def find_first_rank(topic):
 FIRST_RANK = Family(find_first_rank)
 
 
+class Pair(Part):
+    """A line has a topic and a document: {"pair": ["1", "d7"], "points": 2.5}."""
+
+    pair: list[Id] = REQUIRED
+    points: float = REQUIRED
+
+
 def read_pairs(path):
-    """Each line has a topic and a document: {"pair": ["1", "d7"], "points": 2.5}."""
+    """Each line is a pair, and those of a topic are one request."""
     found = {}
-    pairs, unread = read_form(path, lambda record, _: (record["pair"][0], make_candidate(record)), ("pair", "points"))
-    for topic, candidate in pairs:
-        found.setdefault(topic, []).append(candidate)
+    pairs, unread = read_form(path, Pair, lambda pair, *_: pair)
+    for one in pairs:
+        found.setdefault(one.pair[0], []).append(Candidate(one.pair[1], one.points))
     requests = tuple(Request(topic, candidates=tuple(listed)) for topic, listed in found.items())
     return Handover(requests=requests, unread=unread)
-
-
-def make_candidate(record):
-    """Make a candidate of the document and the points of a line."""
-    return Candidate(record["pair"][1], record["points"])
 
 
 def write_pairs(path, content):

@@ -4,15 +4,18 @@ These files have the form of castorini/RAGDoll, the toolkit of the 2026 track, a
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from keystone.generation.types import Support
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS, get_id, list_objects
-from keystone.runs.tracks.violations import parse_lines, tell_expected
+from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS
+from keystone.runs.parts import REQUIRED, Id, Objects, Part, checked, first_of
+from keystone.runs.tracks.violations import parse_lines
 
 CODES: Mapping[str, Support | None] = {"2": "full", "1": "partial", "0": "none", "-1": None}
 """The support of a citation by its code in a file. None: nobody rated it."""
@@ -91,34 +94,47 @@ def write_cited_answers(path: Path, answers: Iterable[CitedAnswer]) -> None:
     )
 
 
+CODE = checked(
+    f"one of {', '.join(CODES)}",
+    lambda code: isinstance(code, str | int) and str(code) in CODES,
+    lambda c: CODES[str(c)],
+)
+
+
+class _Citation(Part):
+    number: Any = first_of("citationID")
+    reference: Any = ""
+    support: Annotated[Support | None, CODE] = REQUIRED
+
+
+class _Sentence(Part):
+    number: Any = first_of("sentenceID")
+    text: Any = ""
+    citations: Objects[_Citation] = Field({})
+
+    def make(self) -> CitedText:
+        cited = (Citation(str(one.reference), support=one.support) for one in self.citations.values())
+        return CitedText(str(self.text), tuple(cited))
+
+
+class RatedAnswer(Part):
+    """A line of a file in RAGDoll's form."""
+
+    topic_id: Id = first_of(*TOPIC_KEYS, default=...)
+    run_id: Id = REQUIRED
+    sentences: Objects[_Sentence] = REQUIRED
+
+
 def read_cited_answers(path: Path, records: Iterable[tuple[str, dict[str, Any]]] | None = None) -> list[CitedAnswer]:
     """Read the answers of a file in RAGDoll's form. `UserError` with file, line and key for a bad one.
 
     `records` are the objects of the file with their places, if the caller has read them; None: each line is an object.
     """
     found, seen = list[CitedAnswer](), set[tuple[str, str]]()
-    for place, one in parse_lines(path, _parse_answer, records):
+    for place, one in parse_lines(path, RatedAnswer.read, records):
         if (one.topic_id, one.run_id) in seen:
             raise UserError(f"{place}: topic {one.topic_id!r} of run {one.run_id!r} occurs more than once")
         seen.add((one.topic_id, one.run_id))
-        found.append(replace(one, place=place))
+        sentences = tuple(sentence.make() for sentence in one.sentences.values())
+        found.append(CitedAnswer(one.topic_id, sentences, run_id=one.run_id, place=place))
     return found
-
-
-def _parse_answer(record: dict[str, Any]) -> CitedAnswer:
-    if "sentences" not in record:
-        raise ValueError(f"sentences: expected a list, found the keys {', '.join(record) or 'none'}")
-    sentences = []
-    for where, one in list_objects(record, "sentences"):
-        cited = (
-            Citation(str(citation.get("reference", "")), support=_parse_code(citation.get("support"), inner))
-            for inner, citation in list_objects(one, "citations", where)
-        )
-        sentences.append(CitedText(str(one.get("text", "")), tuple(cited)))
-    return CitedAnswer(get_id(record, TOPIC_KEYS), tuple(sentences), run_id=get_id(record, ("run_id",)))
-
-
-def _parse_code(code: Any, where: str) -> Support | None:
-    if not isinstance(code, str | int) or str(code) not in CODES:
-        raise ValueError(tell_expected(f"{where}support", f"one of {', '.join(CODES)}", code))
-    return CODES[str(code)]

@@ -9,16 +9,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, Self, get_args
 
-from keystone.generation.grading.nuggets import ASSIGNMENTS, IMPORTANCES, Assignment, Importance
+from pydantic import BeforeValidator, Field, model_validator
+
+from keystone.generation.grading.nuggets import Assignment, Importance
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import Span, Store, document_id
+from keystone.runs.parts import REQUIRED, Id, Listed, Objects, Part, filled, first_of
 from keystone.runs.track_rules import DEFAULT_TEAM, Aggregator
 from keystone.runs.tracks.answer_files import is_integer
-from keystone.runs.tracks.violations import shorten_value, tell_expected
+from keystone.runs.tracks.violations import shorten_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +99,17 @@ def read_texts(store: Store, ids: Iterable[str]) -> dict[str, str]:
     return {name: found[name] for name in wanted if name in found}
 
 
-T = TypeVar("T")
-L = TypeVar("L", bound=str)
-
 TOPIC_KEYS = ("topic_id", "topic", "qid", "narrative_id", "query_id")
+KEYS_OF_BANK = (*TOPIC_KEYS, "id")
 DOC_KEYS = ("doc_id", "docid")
-NAME_KEYS = ("nugget_id", "claim_id", "question_id", "id", "_id")
-QUERY_KEYS = ("query", "title_query", "narrative")
-SUB_NARRATIVES, SUB_NARRATIVE = "sub_narratives", "mapped_sub_narrative"
+SUB_NARRATIVES = "sub_narratives"
 BANKS = ("nuggets", "nugget_bank", "claim_bank", SUB_NARRATIVES)
 """The keys of the nuggets of a topic."""
 CODE_POINTS = "unicode code points"
 """The encoding of offsets that count characters. Other offsets are not read."""
+Text = Annotated[str, filled("the text of a nugget")]
+WITHOUT_SCALE = BeforeValidator(lambda value: None if is_integer(value) else value)
+"""Numbers as labels, which the NuggetBank allows, have no scale."""
 
 
 def read_nuggets(path: Path, records: Iterable[tuple[str, dict[str, Any]]] | None = None) -> list[NuggetBank]:
@@ -132,14 +134,17 @@ def read_nuggets(path: Path, records: Iterable[tuple[str, dict[str, Any]]] | Non
         records = ((f"{path}:{number}", record) for number, record in read_json_lines(path))
     for place, record in records:
         try:
-            if any(key in record for key in BANKS):
-                bank = _parse_bank(record, place)
-                if banks.setdefault((bank.topic_id, bank.run_id), bank) is not bank:
-                    of_run = f" of run {bank.run_id!r}" if bank.run_id else ""
-                    raise ValueError(f"topic {bank.topic_id!r}{of_run} occurs more than once")
-            else:
-                nugget = _parse_single(record, place)
-                single.setdefault(get_id(record, TOPIC_KEYS), []).append(nugget)
+            own = choose_part(record).read(record)
+            if isinstance(own, _Line):
+                single.setdefault(own.topic_id, []).append(own.make(place))
+                continue
+            bank = own.make(place)
+            if not bank.topic_id:
+                keys = ", ".join(record)
+                raise ValueError(f"expected an id under {' or '.join(KEYS_OF_BANK)}, found the keys {keys}")
+            if banks.setdefault((bank.topic_id, bank.run_id), bank) is not bank:
+                of_run = f" of run {bank.run_id!r}" if bank.run_id else ""
+                raise ValueError(f"topic {bank.topic_id!r}{of_run} occurs more than once")
         except ValueError as error:
             raise UserError(f"{place}: {error}") from error
     found = [*banks.values(), *(NuggetBank(topic_id, tuple(own)) for topic_id, own in single.items())]
@@ -148,153 +153,137 @@ def read_nuggets(path: Path, records: Iterable[tuple[str, dict[str, Any]]] | Non
     return found
 
 
-def _parse_bank(record: dict[str, Any], place: str) -> NuggetBank:
-    metadata = _get(record, "metadata", dict) or {}
-    topic_keys = (*TOPIC_KEYS, "id") if SUB_NARRATIVES in record else TOPIC_KEYS
-    topic_id = get_id(metadata if "topic_id" in metadata else record, topic_keys)
-    query = next((record[key] for key in QUERY_KEYS if key in record), None)
-    query = query.get("text") if isinstance(query, dict) else query
-    if query is not None and not isinstance(query, str):
-        raise ValueError(tell_expected("query", "a text", query))
-    found = [
-        nugget
-        for key in BANKS
-        for where, one in list_objects(record, key)
-        for nugget in _parse_nuggets(one, where, place)
-    ]
-    of_run = record if record.get("run_id") is not None else metadata
-    run_id = get_id(of_run, ("run_id",)) if of_run.get("run_id") is not None else ""
-    team_id = get_id(metadata, ("team_id",)) if metadata.get("team_id") is not None else ""
-    return NuggetBank(
-        topic_id,
-        tuple(found),
-        query or "",
-        run_id,
-        _get(record, "answer_text", str) or "",
-        "" if team_id == DEFAULT_TEAM else team_id,
-        _get(metadata, "run_desc", str) or "",
-    )
+class _Offsets(Part):
+    start_offset: Any = None
+    end_offset: Any = None
+    encoding: Any = CODE_POINTS
 
 
-def _parse_nuggets(record: dict[str, Any], where: str, place: str) -> Iterator[Nugget]:
-    """Parse a nugget of a bank, and then those within it."""
-    kind = next((key for key in ("text", "claim", "question") if key in record), "text")
-    aggregator = record.get("aggregator_type")
-    yield Nugget(
-        _get_text(record, kind, where),
-        _get_label(record, "importance", IMPORTANCES, where),
-        _get_label(record, "assignment", ASSIGNMENTS, where),
-        _get_name(record),
-        _parse_sources(record, where),
-        _parse_answers(record, where) if kind == "question" else None,
-        aggregator if aggregator in get_args(Aggregator) else None,
-        _get_sub_narrative(record),
-        place,
-    )
-    for inner, one in list_objects(record, "sub_nuggets", where):
-        yield from _parse_nuggets(one, inner, place)
+class _Reference(Part):
+    doc_id: Id = first_of(*DOC_KEYS, default=...)
+    offsets: _Offsets = _Offsets()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.make_source()
+        return self
+
+    def make_source(self) -> Source:
+        own = self.offsets
+        is_read = own.encoding == CODE_POINTS
+        return _make_source(self.doc_id, *((own.start_offset, own.end_offset) if is_read else (None, None)))
 
 
-def _parse_answers(record: dict[str, Any], where: str) -> tuple[GoldAnswer, ...]:
-    found = list_objects(record, "answers", where)
-    return tuple(GoldAnswer(_get_text(one, "answer", inner), _parse_sources(one, inner)) for inner, one in found)
-
-
-def _parse_sources(record: dict[str, Any], where: str) -> tuple[Source, ...]:
-    """Parse references, each an id or an object with a document and offsets."""
-    found = []
-    for one in _get(record, "references", list) or []:
-        reference = one if isinstance(one, dict) else {"doc_id": one}
-        offsets = _get(reference, "offsets", dict) or {}
-        offsets = offsets if offsets.get("encoding", CODE_POINTS) == CODE_POINTS else {}
-        place = {"start": offsets.get("start_offset"), "end": offsets.get("end_offset")}
-        found.append(_parse_source(reference | place, f"{where}references: "))
-    return tuple(found)
-
-
-def _parse_single(record: dict[str, Any], place: str) -> Nugget:
-    number = re.split(": ?", place)[-1]
-    has_source = any(key in record for key in DOC_KEYS)
-    return Nugget(
-        _get_text(record, "text", ""),
-        _get_label(record, "importance", IMPORTANCES, ""),
-        name=_get_name(record) or (f"line {number}" if number.isdigit() else number),
-        sources=(_parse_source(record, ""),) if has_source else (),
-        place=place,
-    )
-
-
-def _parse_source(record: dict[str, Any], where: str) -> Source:
-    doc_id, start, end = get_id(record, DOC_KEYS, where), record.get("start"), record.get("end")
+def _make_source(doc_id: str, start: Any, end: Any) -> Source:
     if start is None and end is None:
         return Source(doc_id)
     if not (is_integer(start) and is_integer(end) and 0 <= start < end):
         found = f"{shorten_value(start)} and {shorten_value(end)}"
-        raise ValueError(f"{where}start, end: expected the nugget's place in its document in characters, found {found}")
+        raise ValueError(f"start, end: expected the nugget's place in its document in characters, found {found}")
     return Source(doc_id, Span(doc_id, start, end))
 
 
-def list_objects(record: dict[str, Any], key: str, where: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """List the objects under a key, which may be in a list or in an object, each with its place in the record.
-
-    A place ends with a dot, and `where` is that of the record. `ValueError` for anything but objects.
-    """
-    value = record.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list | dict):
-        raise ValueError(tell_expected(f"{where}{key}", "a list or an object", value))
-    places = value.items() if isinstance(value, dict) else enumerate(value)
-    found = [(f"{where}{key}[{shorten_value(name)}].", one) for name, one in places]
-    for place, one in found:
-        if not isinstance(one, dict):
-            raise ValueError(tell_expected(place[:-1], "an object", one))
-    return found
+_AS_OBJECT = BeforeValidator(lambda value: value if isinstance(value, dict | None) else {"doc_id": value})
 
 
-def _get(record: dict[str, Any], key: str, kind: type[T]) -> T | None:
-    value = record.get(key)
-    if value is None or isinstance(value, kind):
-        return value
-    raise ValueError(tell_expected(key, f"a {kind.__name__}", value))
+class _Sourced(Part):
+    references: Listed[Annotated[_Reference, _AS_OBJECT]] = ()
+
+    def list_sources(self) -> tuple[Source, ...]:
+        return tuple(one.make_source() for one in self.references)
 
 
-def _get_sub_narrative(record: dict[str, Any]) -> str:
-    """Get the sub-narrative of a nugget, which some files quote; empty if it is no text."""
-    value = record.get(SUB_NARRATIVE)
-    text = value if isinstance(value, str) else ""
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+class _GoldAnswer(_Sourced):
+    answer: Text = REQUIRED
 
 
-def _get_text(record: dict[str, Any], key: str, where: str) -> str:
-    value = record.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(tell_expected(f"{where}{key}", "the text of a nugget", value))
-    return value
+class _Labelled(Part):
+    importance: Annotated[Importance | None, WITHOUT_SCALE] = None
+    name: Id = first_of("nugget_id", "claim_id", "question_id", "id", "_id")
 
 
-def _get_label(record: dict[str, Any], key: str, labels: Sequence[L], where: str) -> L | None:
-    value = record.get(key)
-    if value is None or is_integer(value):  # numbers, which the NuggetBank allows, have no scale
-        return None
-    if found := next((label for label in labels if label == value), None):
-        return found
-    raise ValueError(tell_expected(f"{where}{key}", f"one of {', '.join(labels)}", value))
+class _Line(_Labelled):
+    topic_id: Id = first_of(*TOPIC_KEYS, default=...)
+    text: Text = REQUIRED
+    doc_id: Id = first_of(*DOC_KEYS)
+    start: Any = None
+    end: Any = None
+
+    def make(self, place: str) -> Nugget:
+        number = re.split(": ?", place)[-1]
+        name = self.name or (f"line {number}" if number.isdigit() else number)
+        sources = (_make_source(self.doc_id, self.start, self.end),) if self.doc_id else ()
+        return Nugget(self.text, self.importance, name=name, sources=sources, place=place)
 
 
-def _get_name(record: dict[str, Any]) -> str:
-    return get_id(record, NAME_KEYS) if any(record.get(key) is not None for key in NAME_KEYS) else ""
+class _Nugget(_Labelled, _Sourced):
+    text: Text = first_of("text", "claim", "question", default=...)
+    question: Any = None
+    assignment: Annotated[Assignment | None, WITHOUT_SCALE] = None
+    answers: Objects[_GoldAnswer] = Field({})
+    aggregator_type: Any = None
+    mapped_sub_narrative: Any = None
+    query_id: Any = None
+    sub_nuggets: "Objects[_Nugget]" = Field({})
+
+    def make(self, place: str) -> Iterator[Nugget]:
+        """Make the nugget, and then those within it. Some files quote its sub-narrative."""
+        about = self.mapped_sub_narrative if isinstance(self.mapped_sub_narrative, str) else ""
+        answers = (GoldAnswer(one.answer, one.list_sources()) for one in self.answers.values())
+        yield Nugget(
+            self.text,
+            self.importance,
+            self.assignment,
+            self.name,
+            self.list_sources(),
+            tuple(answers) if self.text == self.question else None,
+            self.aggregator_type if self.aggregator_type in get_args(Aggregator) else None,
+            about[1:-1] if len(about) > 1 and about[0] == about[-1] == '"' else about,
+            place,
+        )
+        for one in self.sub_nuggets.values():
+            yield from one.make(place)
 
 
-def get_id(record: dict[str, Any], keys: Sequence[str], where: str = "") -> str:
-    """Get the id under the first of these keys that the record has. `ValueError` if it has none, or no id there."""
-    key = next((key for key in keys if record.get(key) is not None), None)
-    if key is None:
-        found = ", ".join(record) or "none"
-        raise ValueError(f"{where}expected an id under {' or '.join(keys)}, found the keys {found}")
-    if not isinstance(record[key], str) and not is_integer(record[key]):
-        raise ValueError(tell_expected(f"{where}{key}", "an id", record[key]))
-    return str(record[key])
+_TEXT_OF_OBJECT = BeforeValidator(lambda value: value.get("text") or "" if isinstance(value, dict) else value)
+
+
+class _Metadata(Part):
+    topic_id: Id = ""
+    run_id: Id = ""
+    team_id: Id = ""
+    run_desc: str = ""
+
+
+class _Bank(Part):
+    topic_id: Id = first_of(*KEYS_OF_BANK)
+    query: Annotated[str, _TEXT_OF_OBJECT] = first_of("query", "title_query", "narrative")
+    metadata: _Metadata = _Metadata()
+    run_id: Id = ""
+    answer_text: str = ""
+    response_length: Any = None
+    format_version: Any = None
+    nuggets: Objects[_Nugget] = Field({})
+    nugget_bank: Objects[_Nugget] = Field({})
+    claim_bank: Objects[_Nugget] = Field({})
+    sub_narratives: Objects[_Nugget] = Field({})
+
+    def make(self, place: str) -> NuggetBank:
+        found = [one for key in BANKS for each in getattr(self, key).values() for one in each.make(place)]
+        return NuggetBank(
+            self.metadata.topic_id or self.topic_id,
+            tuple(found),
+            self.query,
+            self.run_id or self.metadata.run_id,
+            self.answer_text,
+            "" if self.metadata.team_id == DEFAULT_TEAM else self.metadata.team_id,
+            self.metadata.run_desc,
+        )
+
+
+def choose_part(record: Mapping[str, Any]) -> type[_Line] | type[_Bank]:
+    """Choose the type of a record: one nugget, or the nuggets of a topic."""
+    return _Line if record.keys().isdisjoint(BANKS) else _Bank
 
 
 def write_nuggets(path: Path, banks: Iterable[NuggetBank], form: str = "nuggetizer") -> None:

@@ -5,35 +5,62 @@ RAGDoll at 1f06719; hltcoe/rag-run-validator at 81c8565.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
 
 from keystone.runs.evaluation.nuggets.cited import Citation, CitedAnswer, CitedText
-from keystone.runs.exchange.records import Record, drop_repeated, drop_taken, has, read_form, write_each
+from keystone.runs.exchange.records import drop_repeated, drop_taken, has, list_keys, read_form, write_each
 from keystone.runs.exchange.types import Form, Handover, get_text
+from keystone.runs.parts import Id, Listed, Name, Part, first_of, text_as
 from keystone.runs.track_rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
 from keystone.runs.tracks.answer_files import NUMBER, is_integer, is_score, map_citations, resolve_citation
-from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.tracks.violations import shorten_value, tell_expected
 
 TOPIC_KEYS = ("topic_id", "narrative_id", "qid", "request_id", "qa_id")
-TOPIC_KEYS_OF_TREC_RAG = ("narrative_id", *(key for key in TOPIC_KEYS if key != "narrative_id"))
-"""The keys of the topic in answers with the sentences of TREC RAG, which names it by its narrative."""
-QUERY_KEYS = ("narrative", "topic", "query", "question")
-DESCRIPTION_KEYS = ("run_desc", "description")
 SENTENCE_KEYS = ("responses", "answer", "response")
 BY_ID = ("responses",)
 """The keys of sentences in whose form no track has positions, so that an integer is an id."""
-KEPT = (
-    *("metadata", "references", "documents", "segments", "response_length", "answer_text"),
-    *(f"{key}[].{inner}" for key in SENTENCE_KEYS for inner in ("text", "citations")),
-)
 UNRESOLVED = "citations by position without references"
 FURTHER: Mapping[KeyContent, str] = {"narrative": "narrative", "type": "type", "description": "run_desc"}
 """Further keys of the metadata of a track that does not ask for them."""
 DEFAULT_RUN = "unnamed"
 """The run of answers that name none."""
+
+
+class _Metadata(Part):
+    """The metadata of an answer, under the names that `CitedAnswer` has for them."""
+
+    topic_id: Name = first_of(*TOPIC_KEYS, default=...)
+    query: str = first_of("narrative", "topic", "query", "question")
+    run_id: Id = ""
+    team_id: str = ""
+    type: str = ""
+    description: str = first_of("run_desc", "description")
+
+
+class _Sentence(Part):
+    text: str = ""
+    citations: Any = None
+
+
+_ONE_TEXT = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+Texts = dict[str, Annotated[dict[str, Any], text_as("text")]]
+
+
+class _Answer(Part):
+    metadata: dict[str, Any] = Field({})
+    sentences: Annotated[Listed[Annotated[_Sentence, text_as("text")]], _ONE_TEXT] = first_of(
+        *SENTENCE_KEYS, default=...
+    )
+    references: Listed[Id] = ()
+    documents: Texts = Field({})
+    segments: Texts = Field({})
+    response_length: Any = None
+    answer_text: Any = None
 
 
 def read(path: Path) -> Handover:
@@ -44,112 +71,62 @@ def read(path: Path) -> Handover:
     `segments`. An id that is cited need not be a reference. `UserError` with file and line for another object.
     """
     lost = Counter[str]()
-
-    def parse(record: Record, place: str) -> CitedAnswer:
-        answer, missing = _parse_answer(record, place)
-        lost.update(missing)
-        return answer
-
-    answers, unread = read_form(path, parse, KEPT, _drop_kept)
+    answers, unread = read_form(
+        path, _Answer, partial(_make_answer, lost=lost), lambda record, made: drop_taken(record, _list_taken(made))
+    )
     return Handover(answers=tuple(answers), unread=unread + lost)
 
 
-def _drop_kept(record: dict[str, Any]) -> dict[str, Any]:
-    """Drop metadata that are kept, and sentences that are texts. Sentences under a second key become one value."""
-    first, *others = (key for key in SENTENCE_KEYS if record.get(key) is not None)
-    objects = [one for one in _list_sentences(record[first], first) if one.keys() != {"text"}]
-    rest = drop_taken(record, _take_metadata(Record(record), first))
-    return {**rest, first: objects, **{key: str(record[key]) for key in others}}
+def _list_taken(made: CitedAnswer | _Metadata) -> dict[str, str]:
+    return {key: getattr(made, name) for key, name in list_keys(_Metadata).items()}
 
 
-def _parse_answer(record: Record, place: str) -> tuple[CitedAnswer, Counter[str]]:
-    key = next((key for key in SENTENCE_KEYS if record.get(key) is not None), None)
-    if key is None:
-        expected, found = " or ".join(SENTENCE_KEYS), ", ".join(record) or "none"
-        raise ValueError(f"expected sentences under {expected}, found the keys {found}")
-    metadata, taken = record.get_object("metadata"), _take_metadata(record, key)
-    if not taken["topic_id"]:
-        found = ", ".join(record | metadata)
-        raise ValueError(f"expected an id under {' or '.join(TOPIC_KEYS)}, found the keys {found}")
-    ids, references = record.get_ids("references"), record.get_list("references")
-    names = map_citations(references, ("ids", "positions") if key in BY_ID else ("positions", "ids"))
-    sentences, missing = [], Counter[str]()
-    for one in _list_sentences(record[key], key):
-        citations, lost = _parse_citations(one.get("citations"), names, one.where, key in BY_ID)
-        missing += lost
-        sentences.append(CitedText(one.get_string("text"), citations))
+def _make_answer(own: _Answer, place: str, record: dict[str, Any], lost: Counter[str]) -> CitedAnswer:
+    """Make an answer. `lost` counts repeated citations, and positions without references."""
+    key = next(key for key in SENTENCE_KEYS if record.get(key) is not None)
+    both = {name: value for name, value in (record | own.metadata).items() if value != ""}
+    if key == "answer" and both.get("narrative_id") is not None:  # TREC RAG names a topic by its narrative
+        both["topic_id"] = both["narrative_id"]
+    metadata = _Metadata.read(both)
+    names = map_citations(own.references, ("ids", "positions") if key in BY_ID else ("positions", "ids"))
+    sentences = (
+        CitedText(one.text, _parse_citations(one.citations, names, f"{key}[{number}].citations", key in BY_ID, lost))
+        for number, one in enumerate(own.sentences)
+    )
+    documents = (own.documents | own.segments).items()
     return CitedAnswer(
-        taken["topic_id"],
-        tuple(sentences),
-        ids,
-        taken["narrative"],
-        taken["run_id"],
-        taken["team_id"],
-        taken["type"],
-        taken["description"],
-        _parse_documents(record),
-        drop_taken(metadata, taken),
-        place,
-    ), missing
-
-
-def _take_metadata(record: Record, sentences: str) -> dict[str, str]:
-    """Take each value of the metadata from the first key that has it. The result has the value taken for each key."""
-    both = Record({**record, **record.get_object("metadata")})
-    topic_keys = TOPIC_KEYS_OF_TREC_RAG if sentences == "answer" else TOPIC_KEYS
-    taken = {key: both.get_name(*keys) for keys in (topic_keys, ("run_id",)) for key in keys}
-    text_keys = (QUERY_KEYS, DESCRIPTION_KEYS, ("team_id",), ("type",))
-    return taken | {key: _get_first(both, keys) for keys in text_keys for key in keys}
-
-
-def _list_sentences(value: Any, key: str) -> list[Record]:
-    sentences = [value] if isinstance(value, str) else value
-    if not isinstance(sentences, list):
-        raise ValueError(f"{key}: expected a list of sentences, found {shorten_value(value)}")
-    found = [{"text": one} if isinstance(one, str) else one for one in sentences]
-    return list(Record({key: found}).get_objects(key))
+        sentences=tuple(sentences),
+        references=own.references,
+        documents={name: {part: one for part, one in parts.items() if part != "id"} for name, parts in documents},
+        extra=drop_taken(own.metadata, _list_taken(metadata)),
+        place=place,
+        **metadata.model_dump(),
+    )
 
 
 def _parse_citations(
-    value: Any, names: Mapping[str | int, str], where: str, by_id: bool
-) -> tuple[tuple[Citation, ...], Counter[str]]:
-    """Parse the citations of a sentence, and count the repeated ones, and positions without references."""
+    value: Any, names: Mapping[str | int, str], where: str, by_id: bool, lost: Counter[str]
+) -> tuple[Citation, ...]:
     if value is None:
-        return (), Counter()
+        return ()
     if isinstance(value, dict):
         for name, score in value.items():
             if not is_score(score):
-                raise ValueError(f"{where}citations: expected a number for {name!r}, found {shorten_value(score)}")
-        return tuple(Citation(name, float(score)) for name, score in value.items()), Counter()
+                raise ValueError(f"{where}: expected a number for {name!r}, found {shorten_value(score)}")
+        return tuple(Citation(name, float(score)) for name, score in value.items())
     if not isinstance(value, list):
-        raise ValueError(f"{where}citations: expected a list or an object, found {shorten_value(value)}")
-    found, missing = [], 0
+        raise ValueError(tell_expected(where, "a list or an object", value))
+    found = []
     for one in value:
         is_name = isinstance(one, str) or (by_id and is_integer(one) and bool(NUMBER.fullmatch(str(one))))
         name = resolve_citation(one, names) or (str(one) if is_name else None)
         if name is not None:
             found.append(Citation(name))
         elif is_integer(one) and not names:
-            missing += 1
+            lost[UNRESOLVED] += 1
         else:
-            raise ValueError(f"{where}citations: {shorten_value(one)} names no reference")
-    lost = Counter({UNRESOLVED: missing})
-    return drop_repeated(found, lost), lost
-
-
-def _parse_documents(record: Record) -> dict[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
-    for key in ("documents", "segments"):
-        for name, value in record.get_object(key).items():
-            parts = {"text": value} if isinstance(value, str) else value
-            if not isinstance(parts, dict):
-                raise ValueError(f"{key}: expected a text or an object for {name!r}, found {shorten_value(value)}")
-            found[name] = {part: one for part, one in parts.items() if part != "id"}
-    return found
-
-
-def _get_first(record: Record, keys: Sequence[str]) -> str:
-    return next((text for key in keys if (text := record.get_string(key))), "")
+            raise ValueError(f"{where}: {shorten_value(one)} names no reference")
+    return drop_repeated(found, lost)
 
 
 def _encode_for_track(one: CitedAnswer, track: Track, with_documents: bool = False) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.io.writing import write_json_lines, write_whole
 from keystone.runs.evaluation.nuggets.cited import Citation, CitedAnswer, CitedText
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
-from keystone.runs.exchange.records import Record, drop_repeated, fill, has, read_form
+from keystone.runs.exchange.records import drop_repeated, fill, has, read_form
 from keystone.runs.exchange.types import Form, Handover
+from keystone.runs.parts import REQUIRED, Id, Listed, Name, Part, first_of
 from keystone.runs.track_rules import CONTRADICTED, DEFAULT_TEAM, EXISTING, SUPPORTED
 
 BRACKETS = re.compile(r"\s*\[([^\[\]]*)\]")
@@ -26,12 +27,38 @@ _PMID = re.compile(r"\APMIDs?:?", re.IGNORECASE)
 """What stands before PMIDs in some lists."""
 STOPS = ".!?:"
 OUTSIDE = "citations outside of sentences"
-METADATA = ("metadata", "meta_data")
-KEPT_2024 = (
-    *("team_id", "run_name", "contact_email"),
-    *(f"results[].{key}" for key in ("topic_id", "answer", "references")),
-)
-KEPT_GROUNDED = (*METADATA, *(f"answer[].{key}" for key in ("text", SUPPORTED, CONTRADICTED, EXISTING)))
+
+
+class _Result(Part):
+    topic_id: Name = REQUIRED
+    answer: str = ""
+    references: Listed[Id] = ()
+
+
+class _Submission(Part):
+    team_id: Id = ""
+    run_id: Id = first_of("run_name", "run_id")
+    contact_email: Any = None
+    results: Listed[_Result] = REQUIRED
+
+
+class _Metadata(Part, extra="allow"):
+    topic_id: Name = first_of("qa_id", "topic_id", default=...)
+    query: str = first_of("question")
+    run_id: Id = ""
+    team_id: Id = ""
+
+
+class _Sentence(Part):
+    text: str = ""
+    supported_citations: Listed[Id] = ()
+    contradicted_citations: Listed[Id] | None = None
+    existing_supported_citations: Listed[Id] | None = None
+
+
+class _Grounded(Part):
+    metadata: _Metadata = first_of("metadata", "meta_data", default=...)
+    answer: Listed[_Sentence] = ()
 
 
 def read_2024(path: Path) -> Handover:
@@ -42,22 +69,16 @@ def read_2024(path: Path) -> Handover:
     """
     lost = Counter[str]()
 
-    def parse(record: Record, place: str) -> list[CitedAnswer]:
-        run_id, team_id = record.get_name("run_name", "run_id"), record.get_name("team_id")
-        extra = fill(contact_email=record.get("contact_email"))
-        answers = []
-        for one in record.get_objects("results", required=True):
-            topic_id = one.get_name("topic_id")
-            if not topic_id:
-                raise ValueError(f"{one.where}topic_id: expected an id, found none")
-            references = one.get_ids("references")
-            sentences = _split_answer(one.get_string("answer"), references, lost)
-            answers.append(
-                CitedAnswer(topic_id, sentences, references, run_id=run_id, team_id=team_id, extra=extra, place=place)
+    def make(own: _Submission, place: str, _: object) -> list[CitedAnswer]:
+        about = {**own.model_dump(include={"team_id", "run_id"}), "extra": fill(contact_email=own.contact_email)}
+        return [
+            CitedAnswer(
+                one.topic_id, _split_answer(one.answer, one.references, lost), one.references, place=place, **about
             )
-        return answers
+            for one in own.results
+        ]
 
-    found, unread = read_form(path, parse, KEPT_2024)
+    found, unread = read_form(path, _Submission, make)
     return Handover(answers=tuple(answer for own in found for answer in own), unread=unread + lost)
 
 
@@ -123,30 +144,16 @@ def read_grounded(path: Path) -> Handover:
     """
     lost = Counter[str]()
 
-    def parse(record: Record, place: str) -> CitedAnswer:
-        metadata = record.get_object(next((key for key in METADATA if key in record), METADATA[0]))
-        topic_id = metadata.get_name("qa_id", "topic_id")
-        if not topic_id:
-            raise ValueError(f"metadata.qa_id: expected an id, found the keys {', '.join(metadata) or 'none'}")
-        sentences = []
-        for one in record.get_objects("answer"):
-            supported = drop_repeated(map(Citation, one.get_ids(SUPPORTED)), lost)
-            contradicted, existing = (
-                None if one.get(key) is None else one.get_ids(key) for key in (CONTRADICTED, EXISTING)
-            )
-            sentences.append(CitedText(one.get_string("text"), supported, contradicted, existing))
-        used = ("qa_id", "topic_id", "team_id", "run_id", "question")
-        return CitedAnswer(
-            topic_id,
-            tuple(sentences),
-            query=metadata.get_string("question"),
-            run_id=metadata.get_name("run_id"),
-            team_id=metadata.get_name("team_id"),
-            extra={key: value for key, value in metadata.items() if key not in used},
-            place=place,
-        )
+    def make(own: _Grounded, place: str, _: object) -> CitedAnswer:
+        about = own.metadata.model_dump(include=set(_Metadata.model_fields))
+        extra = own.metadata.model_extra or {}
+        return CitedAnswer(sentences=tuple(map(make_sentence, own.answer)), extra=extra, place=place, **about)
 
-    answers, unread = read_form(path, parse, KEPT_GROUNDED)
+    def make_sentence(one: _Sentence) -> CitedText:
+        supported = drop_repeated(map(Citation, one.supported_citations), lost)
+        return CitedText(one.text, supported, one.contradicted_citations, one.existing_supported_citations)
+
+    answers, unread = read_form(path, _Grounded, make)
     return Handover(answers=tuple(answers), unread=unread + lost)
 
 

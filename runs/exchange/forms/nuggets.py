@@ -1,5 +1,6 @@
 """Nuggets in the forms of `keystone.runs.evaluation.nuggets`, and as one nugget a line."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,46 +12,17 @@ from keystone.runs.evaluation.nuggets import files as nugget_files
 from keystone.runs.exchange.records import count_unread, fill, has, read_records
 from keystone.runs.exchange.types import Form, Handover
 
-NUGGET = ("text", "question", "claim", "importance", "assignment", "nugget_id", "claim_id", "question_id", "id", "_id")
 NUGGET_KEYS = ("topic", "importance", "doc_id", "docid", "start", "nugget_id", "claim_id", "question_id")
 """Keys by which a record with a text is a nugget."""
-REFERENCES = ("references", "references[].doc_id", "references[].docid", "references[].offsets")
-ANSWERS = ("answers[].answer", *(f"answers[].{key}" for key in REFERENCES))
-KEPT_OF_NUGGET = (*NUGGET, nugget_files.SUB_NARRATIVE, "aggregator_type", "query_id", *REFERENCES[1:], *ANSWERS)
-KEPT_OF_LINE = (*nugget_files.TOPIC_KEYS, *nugget_files.DOC_KEYS, "start", "end", *NUGGET)
-KEPT_OF_BANK = (
-    *(*nugget_files.TOPIC_KEYS, *nugget_files.QUERY_KEYS, "run_id", "answer_text", "response_length", "format_version"),
-    *(f"metadata.{key}" for key in ("topic_id", "run_id", "team_id", "run_desc")),
-    *(f"{bank}[].{key}" for bank in nugget_files.BANKS for key in KEPT_OF_NUGGET),
-)
-"""The paths that the reader keeps, with lists in the place of objects whose keys are texts of nuggets."""
 
 
 def read(path: Path) -> Handover:
     """Read nuggets in any form. Errors are those of `read_records` and `read_nuggets`."""
     records = list(read_records(path))
-    banks = tuple(nugget_files.read_nuggets(path, records))
-    lines: list[dict[str, Any]] = []
-    objects: list[dict[str, Any]] = []
+    unread = Counter[str]()
     for _, record in records:
-        (lines if record.keys().isdisjoint(nugget_files.BANKS) else objects).append(_list_values(record))
-    return Handover(nuggets=banks, unread=count_unread(lines, KEPT_OF_LINE) + count_unread(objects, KEPT_OF_BANK))
-
-
-def _list_values(record: dict[str, Any]) -> dict[str, Any]:
-    """Replace objects whose keys are texts of nuggets or answers by lists, so that paths hold no texts."""
-    found = {}
-    for key, value in record.items():
-        nested = key in (*nugget_files.BANKS, "sub_nuggets", "answers")
-        inner = list(value.values()) if nested and isinstance(value, dict) else value
-        if nested and isinstance(inner, list):
-            inner = [_list_values(one) if isinstance(one, dict) else one for one in inner]
-        if key == "references" and isinstance(inner, list):
-            inner = [{"doc_id": one} if not isinstance(one, dict) else one for one in inner]
-        found[key] = inner
-    if nugget_files.SUB_NARRATIVES in found:
-        found.pop("id", None)  # the topic
-    return found
+        count_unread(record, nugget_files.choose_part(record), unread)
+    return Handover(nuggets=tuple(nugget_files.read_nuggets(path, records)), unread=unread)
 
 
 def _write_as(form: str) -> Callable[[Path, Handover], None]:

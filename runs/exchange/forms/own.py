@@ -4,21 +4,61 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, model_validator
+
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import document_id
 from keystone.runs.evaluation.nuggets.cited import Citation, CitedAnswer, CitedText
-from keystone.runs.exchange.records import Record, drop_repeated, fill, has, read_form, write_each
+from keystone.runs.exchange.records import drop_repeated, fill, has, read_form, write_each
 from keystone.runs.exchange.types import Candidate, Form, Handover, Request
+from keystone.runs.parts import REQUIRED, Id, Listed, Name, Part
 from keystone.runs.tracks.answer_files import is_integer
 from keystone.runs.tracks.violations import shorten_value
 
-EVIDENCE_KEYS = ("query_id", "why", "segments")
-KEPT_EVIDENCE = (
-    *("topic_id", "notes", "stop", "reader", "by", "items[].span", "items[].text", "items[].score", "items[].heading"),
-    *(f"items[].{key}" for key in EVIDENCE_KEYS),
-)
-KEPT_ANSWERS = ("topic_id", "sentences[].text", "sentences[].citations")
+ABOUT = {"notes": [], "stop": "done", "reader": "plain", "by": "rules"}
+"""What is known about the evidence of a topic, with the values that we write if a file names none."""
+
+
+class _Span(Part):
+    doc_id: Name = REQUIRED
+    start: int = REQUIRED
+    end: int = REQUIRED
+
+    @model_validator(mode="after")
+    def _check(self) -> "_Span":
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"expected 0 <= start <= end, found {self.start} and {self.end}")
+        return self
+
+
+class _Item(Part):
+    span: _Span = REQUIRED
+    text: str = ""
+    score: float | None = None
+    heading: str = ""
+    query_id: Any = None
+    why: Any = None
+    segments: list[Id] = Field([])
+
+
+class _Evidence(Part):
+    topic_id: Name = REQUIRED
+    items: Listed[_Item] = REQUIRED
+    notes: Any = None
+    stop: Any = None
+    reader: Any = None
+    by: Any = None
+
+
+class _Sentence(Part):
+    text: str = ""
+    citations: Listed[Id] = ()
+
+
+class _Answer(Part):
+    topic_id: Name = REQUIRED
+    sentences: Listed[_Sentence] = REQUIRED
 
 
 def read_evidence(path: Path) -> Handover:
@@ -28,28 +68,19 @@ def read_evidence(path: Path) -> Handover:
     line for another object.
     """
 
-    def parse(record: Record, place: str) -> Request:
-        candidates = tuple(map(_parse_item, record.get_objects("items", required=True)))
-        extra = {key: record[key] for key in ("notes", "stop", "reader", "by") if record.get(key)}
-        return Request(_get_topic(record), candidates=candidates, extra=extra, place=place)
+    def make(own: _Evidence, place: str, _: object) -> Request:
+        extra = {key: value for key in ABOUT if (value := getattr(own, key))}
+        return Request(own.topic_id, candidates=tuple(map(_make_candidate, own.items)), extra=extra, place=place)
 
-    requests, unread = read_form(path, parse, KEPT_EVIDENCE)
+    requests, unread = read_form(path, _Evidence, make)
     return Handover(tuple(requests), unread=unread)
 
 
-def _parse_item(item: Record) -> Candidate:
-    span, segments = item.get_object("span"), item.get_ids("segments")
-    doc_id, start, end = span.get_name("doc_id"), span.get_integer("start"), span.get_integer("end")
-    if not doc_id or start is None or end is None or not 0 <= start <= end:
-        raise ValueError(f"{item.where}span: expected doc_id, start and end, found {shorten_value(dict(span))}")
-    parts = {"segment": item.get_string("text"), "doc_id": doc_id, "start_char": start, "end_char": end}
-    heading = item.get_string("heading")
-    further = {key: item[key] for key in EVIDENCE_KEYS if item.get(key)}
-    return Candidate(
-        segments[0] if segments else doc_id,
-        item.get_number("score"),
-        parts={**parts, **fill(headings=heading), **further},
-    )
+def _make_candidate(item: _Item) -> Candidate:
+    parts = {"segment": item.text, "doc_id": item.span.doc_id, "start_char": item.span.start, "end_char": item.span.end}
+    further = {key: value for key in ("query_id", "why", "segments") if (value := getattr(item, key))}
+    doc_id = item.segments[0] if item.segments else item.span.doc_id
+    return Candidate(doc_id, item.score, parts={**parts, **fill(headings=item.heading), **further})
 
 
 def write_evidence(path: Path, content: Handover) -> None:
@@ -58,10 +89,9 @@ def write_evidence(path: Path, content: Handover) -> None:
 
 
 def _encode_evidence(one: Request) -> dict[str, Any]:
-    set_of_items = {"notes": [], "stop": "done", "reader": "plain", "by": "rules"}
     items = [_encode_item(one, each) for each in one.candidates]
-    further = {key: value for key, value in one.extra.items() if key in set_of_items}
-    return {"topic_id": one.topic_id, "items": items, **set_of_items, **further}
+    further = {key: value for key, value in one.extra.items() if key in ABOUT}
+    return {"topic_id": one.topic_id, "items": items, **ABOUT, **further}
 
 
 def _encode_item(one: Request, each: Candidate) -> dict[str, Any]:
@@ -90,22 +120,12 @@ def read_answers(path: Path) -> Handover:
     """Read `answers.jsonl` of a run. `UserError` with file and line for another object."""
     lost = Counter[str]()
 
-    def parse(record: Record, place: str) -> CitedAnswer:
-        sentences = []
-        for one in record.get_objects("sentences", required=True):
-            citations = drop_repeated(map(Citation, one.get_ids("citations")), lost)
-            sentences.append(CitedText(one.get_string("text"), citations))
-        return CitedAnswer(_get_topic(record), tuple(sentences), place=place)
+    def make(own: _Answer, place: str, _: object) -> CitedAnswer:
+        cited = (CitedText(one.text, drop_repeated(map(Citation, one.citations), lost)) for one in own.sentences)
+        return CitedAnswer(own.topic_id, tuple(cited), place=place)
 
-    answers, unread = read_form(path, parse, KEPT_ANSWERS)
+    answers, unread = read_form(path, _Answer, make)
     return Handover(answers=tuple(answers), unread=unread + lost)
-
-
-def _get_topic(record: Record) -> str:
-    topic_id = record.get_name("topic_id")
-    if not topic_id:
-        raise ValueError(f"topic_id: expected an id, found the keys {', '.join(record) or 'none'}")
-    return topic_id
 
 
 def _encode_answer(one: CitedAnswer) -> dict[str, Any]:

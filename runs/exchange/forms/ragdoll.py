@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from keystone.generation.types import Support
 from keystone.indexing.io.writing import write_json_lines
@@ -15,30 +15,44 @@ from keystone.runs.evaluation.nuggets.cited import (
     Citation,
     CitedAnswer,
     CitedText,
+    RatedAnswer,
     read_cited_answers,
     write_cited_answers,
 )
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
-from keystone.runs.exchange.records import Record, count_unread, drop_repeated, has, read_form, read_records
+from keystone.runs.exchange.records import count_unread, drop_repeated, has, read_form, read_records
 from keystone.runs.exchange.types import Form, Handover, get_text
+from keystone.runs.parts import Id, Part
 from keystone.runs.tracks.violations import shorten_value
 
 LABELS: Mapping[str, Support] = {"FS": "full", "PS": "partial", "NS": "none"}
-KEPT = (
-    *("topic_id", "topic", "qid", "narrative_id", "query_id", "run_id", "sentences[].sentenceID", "sentences[].text"),
-    *(f"sentences[].citations[].{key}" for key in ("citationID", "reference", "support")),
-)
-KEPT_PAIRS = (
-    *("task_id", "statement", "citation", "support_label", "status", "raw_output"),
-    *(f"metadata.{key}" for key in ("topic_id", "run_id", "sentence_index", "citation_index", "docid")),
-)
+
+
+class _Metadata(Part):
+    topic_id: Id = ""
+    run_id: Id = ""
+    sentence_index: int = 0
+    citation_index: Any = None
+    docid: Id = ""
+
+
+class _Pair(Part):
+    task_id: Id = ""
+    statement: str = ""
+    citation: str = ""
+    support_label: Literal["FS", "PS", "NS"] | None = None
+    status: Any = None
+    raw_output: Any = None
+    metadata: _Metadata = _Metadata()
 
 
 def read_ratings(path: Path) -> Handover:
     """Read answers with rated citations. Errors are those of `read_records` and `read_cited_answers`."""
     records = list(read_records(path))
-    answers = tuple(read_cited_answers(path, records))
-    return Handover(answers=answers, unread=count_unread((record for _, record in records), KEPT))
+    unread = Counter[str]()
+    for _, record in records:
+        count_unread(record, RatedAnswer, unread)
+    return Handover(answers=tuple(read_cited_answers(path, records)), unread=unread)
 
 
 def write_ratings(path: Path, content: Handover) -> None:
@@ -54,25 +68,19 @@ def read_pairs(path: Path) -> Handover:
     another object.
     """
 
-    def parse(record: Record, place: str) -> tuple[tuple[str, str], int, str, Citation, str, str]:
-        metadata, task_id = record.get_object("metadata"), record.get_name("task_id")
-        topic_id, doc_id = (metadata.get_name(key) or task_id for key in ("topic_id", "docid"))
-        number = metadata.get_integer("sentence_index") or 0
+    def make(own: _Pair, place: str, record: dict[str, Any]) -> tuple[tuple[str, str], int, str, Citation, str, str]:
+        topic_id, doc_id = own.metadata.topic_id or own.task_id, own.metadata.docid or own.task_id
         if not topic_id or not doc_id:
-            raise ValueError(
-                f"metadata: expected topic_id and docid, or a task_id, found {shorten_value(dict(metadata))}"
-            )
-        label = record.get("support_label")
-        if label is not None and (not isinstance(label, str) or label not in LABELS):
-            raise ValueError(f"support_label: expected one of {', '.join(LABELS)}, found {shorten_value(label)}")
-        citation = Citation(doc_id, support=LABELS.get(label or ""))
-        texts = record.get_string("statement"), record.get_string("citation")
-        return (topic_id, metadata.get_name("run_id")), number, texts[0], citation, texts[1], place
+            found = shorten_value(record.get("metadata") or {})
+            raise ValueError(f"metadata: expected topic_id and docid, or a task_id, found {found}")
+        citation = Citation(doc_id, support=LABELS[own.support_label] if own.support_label else None)
+        key, number = (topic_id, own.metadata.run_id), own.metadata.sentence_index
+        return key, number, own.statement, citation, own.citation, place
 
     answers: dict[tuple[str, str], dict[tuple[int, str], list[Citation]]] = {}
     documents: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
     places: dict[tuple[str, str], str] = {}
-    rows, unread = read_form(path, parse, KEPT_PAIRS)
+    rows, unread = read_form(path, _Pair, make)
     for key, number, statement, citation, text, place in rows:
         places.setdefault(key, place)
         answers.setdefault(key, {}).setdefault((number, statement), []).append(citation)

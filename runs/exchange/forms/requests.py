@@ -6,22 +6,65 @@ Sources: castorini/rank_llm at 1b3cabb, umbrela at e2c4e41, nuggetizer at d00dc3
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.exchange.records import Record, drop_taken, fill, has, read_form, write_each
+from keystone.runs.exchange.records import drop_taken, fill, has, read_form, write_each
 from keystone.runs.exchange.types import Candidate, Form, Handover, Request, get_text
-from keystone.runs.tracks.answer_files import is_integer
-from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.parts import REQUIRED, Id, Listed, Part, first_of, text_as
 
 QUERY_KEYS = ("qid", "id")
 """The keys of a query's id. The guidelines of 2024 write `id`, the tools `qid`."""
-KEPT = (
-    *("query.text", "extra", "run_id"),
-    *(f"candidates[].{key}" for key in ("docid", "score", "judgment", "doc", "subtopics")),
-)
-KEPT_JUDGMENTS = ("query.text", "docid", "passage", "judgment", "status", "result_status", "task_id", "error")
+
+
+class _Query(Part):
+    qid: Id = first_of(*QUERY_KEYS, exclude=True)
+    text: str = ""
+
+
+class _Asked(Part):
+    query: Annotated[_Query, text_as("text")] = REQUIRED
+    qid: Id = first_of(*QUERY_KEYS, exclude=True)
+
+
+class _Document(Part, extra="allow"):
+    docid: Id = ""
+
+
+class _Candidate(Part):
+    docid: Id = ""
+    score: float | None = None
+    judgment: int | None = None
+    doc: Annotated[_Document, text_as("contents")] = _Document()
+    text: str = first_of("text", exclude=True)
+    subtopics: dict[str, int] = Field({})
+
+    def make(self) -> Candidate:
+        """Make the candidate. The text beside its document counts if the document has none."""
+        own = self.doc.docid
+        doc_id = self.docid or own
+        parts = {**fill(docid="" if own == doc_id else own), **(self.doc.model_extra or {})}
+        further = {} if get_text(parts) else fill(text=self.text)
+        return Candidate(doc_id, self.score, self.judgment, parts | further, tuple(self.subtopics.items()))
+
+
+class _Request(_Asked):
+    candidates: Listed[Annotated[_Candidate, text_as("doc", "segment")]] = ()
+    run_id: str = ""
+    extra: dict[str, Any] = Field({})
+
+
+class _Judged(_Asked):
+    docid: Id = ""
+    passage: str = ""
+    judgment: int | None = None
+    status: Any = None
+    result_status: Any = None
+    task_id: Any = None
+    error: Any = None
 
 
 def read_requests(path: Path) -> Handover:
@@ -32,56 +75,26 @@ def read_requests(path: Path) -> Handover:
     beside it. `UserError` with file and line for another object.
     """
 
-    def parse(record: Record, place: str) -> Request:
-        topic_id, query = _parse_query(record)
-        candidates = enumerate(record.get_list("candidates"))
-        found = tuple(_parse_candidate(one, f"candidates[{number}]") for number, one in candidates)
-        return Request(topic_id, query, found, record.get_string("run_id"), record.get_object("extra"), place)
+    def make(own: _Request, place: str, _: object) -> Request:
+        found = tuple(one.make() for one in own.candidates)
+        return Request(own.query.qid or own.qid, own.query.text, found, own.run_id, own.extra, place)
 
-    requests, unread = read_form(path, parse, KEPT, _drop_kept)
+    requests, unread = read_form(path, _Request, make, _drop_kept)
     return Handover(tuple(requests), unread=unread)
 
 
-def _drop_kept(record: dict[str, Any]) -> dict[str, Any]:
+def _drop_kept(record: dict[str, Any], made: Request) -> dict[str, Any]:
     """Drop the id, and a query and the texts of candidates, as far as they are kept, so that other values are left."""
-    objects = [one for one in record.get("candidates") or [] if isinstance(one, dict)]
-    texts = [drop_taken(one, {"text": _parse_candidate(one, "").text}) for one in objects]
-    return {**_drop_query(record), "candidates": texts}
+    pairs = zip(record.get("candidates") or (), made.candidates, strict=True)
+    texts = [drop_taken(one, {"text": own.text}) for one, own in pairs if isinstance(one, dict)]
+    return {**_drop_query(record, made.topic_id), "candidates": texts}
 
 
-def _drop_query(record: dict[str, Any]) -> dict[str, Any]:
+def _drop_query(record: dict[str, Any], topic_id: str) -> dict[str, Any]:
     """Drop the id, and a query that is a text, as far as they are kept."""
-    names = dict.fromkeys(QUERY_KEYS, _parse_query(Record(record))[0])
+    names = dict.fromkeys(QUERY_KEYS, topic_id)
     query = record["query"] if isinstance(record["query"], dict) else {}
     return {**drop_taken(record, names), "query": drop_taken(query, names)}
-
-
-def _parse_query(record: Record) -> tuple[str, str]:
-    query = record.get("query")
-    if isinstance(query, dict):
-        own = record.get_object("query")
-        return own.get_name(*QUERY_KEYS) or record.get_name(*QUERY_KEYS), own.get_string("text")
-    if not isinstance(query, str):
-        raise ValueError(f"query: expected a text, or an object with qid and text, found {shorten_value(query)}")
-    return record.get_name(*QUERY_KEYS), query
-
-
-def _parse_candidate(value: Any, where: str) -> Candidate:
-    if isinstance(value, str):
-        return Candidate("", parts={"segment": value})
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: expected a text or an object, found {shorten_value(value)}")
-    own = Record(value, f"{where}.")
-    doc = value.get("doc")
-    parts = Record({"contents": doc}) if isinstance(doc, str) else own.get_object("doc")
-    if not get_text(parts) and (text := own.get_string("text")):
-        parts = Record({**parts, "text": text})
-    doc_id = own.get_name("docid") or parts.get_name("docid")
-    subtopics = own.get_object("subtopics")
-    if other := [grade for grade in subtopics.values() if not is_integer(grade)]:
-        raise ValueError(f"{where}.subtopics: expected whole numbers, found {shorten_value(other[0])}")
-    texts = drop_taken(parts, {"docid": doc_id})
-    return Candidate(doc_id, own.get_number("score"), own.get_integer("judgment"), texts, tuple(subtopics.items()))
 
 
 def _encode_request(one: Request) -> dict[str, Any]:
@@ -109,19 +122,17 @@ def read_judgments(path: Path) -> Handover:
     `result_status` 0, RAGDoll by the `status` failed. `UserError` with file and line for another object.
     """
 
-    def parse(record: Record, place: str) -> tuple[tuple[str, str, str], Candidate]:
-        topic_id, query = _parse_query(record)
+    def make(own: _Judged, place: str, record: dict[str, Any]) -> tuple[tuple[str, str, str], Candidate]:
         if "passage" not in record or "judgment" not in record:
             raise ValueError(f"expected passage and judgment, found the keys {', '.join(record) or 'none'}")
-        failed = record.get("status") == "failed" or record.get("result_status") in (0, "failed")
-        grade = None if failed else record.get_integer("judgment")
-        passage = record.get_string("passage")
-        parts = {"segment": passage} if passage else {}
-        return (topic_id, query, place), Candidate(record.get_name("docid"), grade=grade, parts=parts)
+        grade = None if own.status == "failed" or own.result_status in (0, "failed") else own.judgment
+        return (own.query.qid or own.qid, own.query.text, place), Candidate(
+            own.docid, None, grade, fill(segment=own.passage)
+        )
 
     found: dict[tuple[str, str], list[Candidate]] = {}
     places: dict[tuple[str, str], str] = {}
-    rows, unread = read_form(path, parse, KEPT_JUDGMENTS, _drop_query)
+    rows, unread = read_form(path, _Judged, make, lambda record, made: _drop_query(record, made[0][0]))
     for (topic_id, query, place), candidate in rows:
         found.setdefault((topic_id, query), []).append(candidate)
         places.setdefault((topic_id, query), place)

@@ -8,15 +8,16 @@ from dataclasses import asdict
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_text_lines
 from keystone.indexing.io.writing import write_json_lines, write_whole
-from keystone.runs.exchange.records import Record, fill, has, read_form
+from keystone.runs.exchange.records import fill, has, list_keys, read_form
 from keystone.runs.exchange.types import Form, Handover, Score
+from keystone.runs.parts import REQUIRED, Id, Name, Part, checked, first_of
 from keystone.runs.tracks.answer_files import is_score
 from keystone.runs.tracks.violations import shorten_value
 from keystone.runs.trec.collections import DOCUMENT_NAMES
@@ -27,7 +28,6 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 }
 """The columns of each form with columns."""
 TOPIC_KEYS = ("qid", "topic_id", "query_id")
-KEYS = ("run_id", "topic_id", "measure", "value")
 WORDS = {"true": 1, "false": 0}
 """Values that are no numbers, in lower case, and the numbers that stand for them: auto-judge's measures may be true."""
 
@@ -38,6 +38,21 @@ def is_value(text: str) -> bool:
         return text.lower() in WORDS or (text.isascii() and "_" not in text and isfinite(float(text)))
     except ValueError:
         return False
+
+
+VALUE = checked("a number", lambda value: isinstance(value, int | float | str) and is_value(str(value)), str)
+
+
+class _Score(Part):
+    run_id: Name = REQUIRED
+    topic_id: Name = REQUIRED
+    measure: Name = REQUIRED
+    value: Annotated[str, VALUE] = REQUIRED
+
+
+class _Metrics(Part):
+    run_id: Id = ""
+    topic_id: Name = first_of(*TOPIC_KEYS, default=...)
 
 
 def _read_columns(path: Path, form: str) -> Handover:
@@ -70,18 +85,7 @@ def _write_columns(path: Path, content: Handover, form: str) -> None:
 
 def read_score_lines(path: Path) -> Handover:
     """Read a score from each JSON object. `UserError` with file and line for an object without one of the keys."""
-
-    def parse(record: Record, _place: str) -> Score:
-        names = {key: record.get_name(key) for key in KEYS[:-1]}
-        if missing := next((key for key, name in names.items() if not name), None):
-            raise ValueError(f"{missing}: expected a name, found the keys {', '.join(record) or 'none'}")
-        value = record.get("value")
-        text = str(value) if is_score(value) or isinstance(value, bool | str) else ""
-        if not is_value(text):
-            raise ValueError(f"value: expected a number, found {shorten_value(value)}")
-        return Score(**names, value=text)
-
-    scores, unread = read_form(path, parse, KEYS)
+    scores, unread = read_form(path, _Score, lambda own, *_: Score(**own.model_dump()))
     return Handover(scores=tuple(scores), unread=unread)
 
 
@@ -96,18 +100,14 @@ def read_metrics(path: Path) -> Handover:
     `UserError` with file and line for an object without a topic.
     """
 
-    def parse(record: Record, _place: str) -> list[Score]:
-        topic_id = record.get_name(*TOPIC_KEYS)
-        if not topic_id:
-            raise ValueError(f"expected an id under {' or '.join(TOPIC_KEYS)}, found the keys {', '.join(record)}")
-        run_id = record.get_name("run_id")
-        names = [key for key, value in record.items() if is_score(value) and key not in (*TOPIC_KEYS, "run_id")]
-        return [Score(run_id, topic_id, name, str(record[name])) for name in names]
+    def make(own: _Metrics, _place: str, record: dict[str, Any]) -> list[Score]:
+        names = [key for key, value in record.items() if is_score(value) and key not in list_keys(_Metrics)]
+        return [Score(own.run_id, own.topic_id, name, str(record[name])) for name in names]
 
-    def drop_numbers(record: dict[str, Any]) -> dict[str, Any]:
+    def drop_numbers(record: dict[str, Any], _: object) -> dict[str, Any]:
         return {key: value for key, value in record.items() if not is_score(value)}
 
-    found, unread = read_form(path, parse, (*TOPIC_KEYS, "run_id"), drop_numbers)
+    found, unread = read_form(path, _Metrics, make, drop_numbers)
     return Handover(scores=tuple(score for own in found for score in own), unread=unread)
 
 
@@ -145,7 +145,12 @@ FORMS = (
         )
     ),
     Form(
-        "score-lines", "scores", "auto-judge's leaderboards as JSONL", read_score_lines, write_score_lines, has(*KEYS)
+        "score-lines",
+        "scores",
+        "auto-judge's leaderboards as JSONL",
+        read_score_lines,
+        write_score_lines,
+        has(*_Score.model_fields),
     ),
     Form("metrics", "scores", "metrics of nuggetizer and RAGDoll", read_metrics, write_metrics, _has_metrics),
 )

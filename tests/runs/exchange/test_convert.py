@@ -4,11 +4,13 @@ import bz2
 import gzip
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from pydantic import Field
 
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
@@ -17,6 +19,7 @@ from keystone.runs.cli.commands.convert_command import convert as command
 from keystone.runs.exchange.convert import ConversionSettings, Losses, convert, describe
 from keystone.runs.exchange.records import count_unread
 from keystone.runs.exchange.table import FORMS
+from keystone.runs.parts import Id, Listed, Objects, Part, first_of
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.tracks.validate import validate
 from keystone.runs.trec.topics import read_topics
@@ -390,9 +393,97 @@ def test_lists_of_pmids_of_biogen_2024_are_read(tmp_path: Path, cited: str, foun
 
 
 def test_unread_keys_are_counted_by_their_path() -> None:
-    record = {"a": 1, "b": [{"c": 1, "d": [1, 2]}, {"c": None, "d": {}}, 5], "e": {"f": 1, "g": ""}}
-    assert count_unread([record, record], ["a", "b[].c", "e.x"]) == {"b[].d": 2, "b[]": 2, "e.f": 2}
-    assert count_unread([record], ["a", "b", "e"]) == {}
+    class Inner(Part):
+        c: Id = first_of("c", "k")
+
+    class Open(Part, extra="allow"):
+        f: Any = None
+
+    class Outer(Part):
+        a: Any = None
+        b: Listed[Inner] = ()
+        e: Open = Open()
+        h: Objects[Inner] = Field({})
+        i: Id = first_of("i", exclude=True)
+
+    record = {
+        "a": {"x": 1},
+        "b": [{"c": 1, "d": [1, 2]}, {"c": None, "k": 2, "d": {}}, {"c": 1, "k": "1"}, {"c": 1, "k": 2}],
+        "e": {"f": 1, "g": 2},
+        "h": {"any": {"c": 1, "d": 1}},
+        "i": 1,
+    }
+    count_unread(record, Outer, found := Counter[str]())
+    assert found == {"b[].d": 1, "b[].k": 1, "h[].d": 1, "i": 1}
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "unread"),
+    [
+        (
+            "nuggetbank",
+            '{"query_id":"1","claim_bank":{"A":{"claim":"A","sub_nuggets":{"B":{"claim":"B","x":1}}}}}',
+            {"claim_bank[].sub_nuggets[].x": 1},
+        ),
+        (
+            "nuggetizer",
+            '{"qid":"1","topic_id":"2","nuggets":[{"text":"A","claim":"B"}]}',
+            {"nuggets[].claim": 1, "qid": 1},
+        ),
+        ("biogen24", '{"team_id":"t","run_id":"r","results":[]}', {}),
+        ("metrics", '{"qid":"1","topic_id":"x","score":1}', {"topic_id": 1}),
+    ],
+)
+def test_a_value_that_is_read_is_not_counted_as_lost_and_a_second_one_is(
+    form: str, given: str, unread: dict[str, int], tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_text(f"{given}\n")
+    assert FORMS[form].read(tmp_path / "in").unread == unread
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "message"),
+    [
+        (
+            "evidence",
+            '{"topic_id":"1","items":[{"span":{"doc_id":"d","start":"3"}}]}',
+            r"items[0].span.start: expected a whole number, found '3'",
+        ),
+        (
+            "evidence",
+            '{"topic_id":"1","items":[{"span":{"doc_id":"d","start":3,"end":2}}]}',
+            "items[0].span: expected 0 <= start <= end, found 3 and 2",
+        ),
+        ("answers", '{"topic_id":"1","sentences":null}', "sentences: expected a list, found the keys topic_id"),
+        (
+            "answers",
+            '{"topic_id":"1","sentences":[{"citations":[true]}]}',
+            "sentences[0].citations[0]: expected an id, found True",
+        ),
+        (
+            "ragdoll-pairs",
+            '{"task_id":"1","support_label":"XS"}',
+            "support_label: expected one of FS, PS, NS, found 'XS'",
+        ),
+        (
+            "rag25",
+            '{"answer":[]}',
+            "expected an id under topic_id or narrative_id or qid or request_id or qa_id, found the keys answer",
+        ),
+        (
+            "auto-judge",
+            '{"topic_id":"1","responses":[],"documents":{"d 1":7}}',
+            "documents['d 1']: expected a text or an object, found 7",
+        ),
+    ],
+)
+def test_a_fault_is_named_by_its_key_with_the_value_expected_and_found(
+    form: str, given: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_text(f"{given}\n")
+    with pytest.raises(UserError) as refused:
+        FORMS[form].read(tmp_path / "in")
+    assert str(refused.value) == f"{tmp_path / 'in'}:1: {message}"
 
 
 def test_a_query_with_further_keys_loses_them(tmp_path: Path) -> None:

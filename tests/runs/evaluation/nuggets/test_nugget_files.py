@@ -209,8 +209,15 @@ def test_real_files_are_read_whole() -> None:
         ),
         ('{"qid": "1", "nuggets": [{"text": "a", "assignment": []}]}', "assignment: expected one of support"),
         ('{"qid": "1", "query": 3, "nuggets": []}', "query: expected a text, found 3"),
-        ('{"query_id": "1", "claim_bank": {"a": {"claim": "a", "references": [{}]}}}', "references: expected an id"),
-        ('{"metadata": [], "nugget_bank": []}', "metadata: expected a dict"),
+        (
+            '{"query_id": "1", "claim_bank": {"a": {"claim": "a", "references": [{}]}}}',
+            r"claim_bank.a.references\[0\]: expected an id",
+        ),
+        (
+            '{"qid": "1", "nuggets": [{"text": "a", "references": [{"docid": "d", "offsets": {"start_offset": {}}}]}]}',
+            r"nuggets\[0\].references\[0\]: start, end: expected the nugget's place in .*, found {} and None",
+        ),
+        ('{"metadata": [], "nugget_bank": []}', "metadata: expected an object, found"),
     ],
 )
 def test_bad_lines_are_refused_with_their_place(tmp_path: Path, line: str, message: str) -> None:
@@ -239,7 +246,7 @@ def test_any_object_is_read_or_refused(record: dict[str, Any], key: str) -> None
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({}, "sentences: expected a list, found the keys topic_id, run_id"),
+        ({}, "sentences: expected a list or an object, found the keys topic_id, run_id"),
         ({"topic_id": None, "sentences": []}, "expected an id under topic_id or topic"),
         (
             {"sentences": [{"citations": [{"support": 3}]}]},

@@ -114,9 +114,12 @@ def test_both_forms_keep_every_weight(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ('{"qid": "1"}', "expected the key criteria or rubrics, found the keys qid"),
-        ('{"qid": "1", "rubrics": []}', "rubrics: expected at least one criterion"),
-        ('{"qid": "1", "rubrics": [{"criterion": "a"}]}', r"rubrics\[0\].weight: expected a number, found None"),
+        ('{"qid": "1"}', "expected a list or an object under criteria or rubrics, found the keys qid"),
+        ('{"qid": "1", "rubrics": []}', "expected at least one criterion under criteria or rubrics"),
+        (
+            '{"qid": "1", "rubrics": [{"criterion": "a"}]}',
+            r"rubrics\[0\].weight: expected a number, found the keys criterion",
+        ),
         ('{"qid": "1", "rubrics": [{"criterion": "a", "weight": true}]}', "weight: expected a number, found True"),
         ('{"qid": "1", "rubrics": [{"criterion": " ", "weight": 1}]}', "criterion: expected a criterion"),
         ('{"qid": "1", "criteria": [{"text": "a", "weight": 1, "verdict": "yes"}]}', "verdict: expected one of"),

@@ -175,7 +175,12 @@ def test_errors_are_those_of_validation(answered: list[Topic], errors: int) -> N
     ("file", "line", "message"),
     [
         pytest.param("other.jsonl", '{"x": 1}', "other.jsonl: the keys x are those of no track", id="answers"),
-        pytest.param("rubrics.jsonl", '{"qid": "1"}', "rubrics.jsonl:1: expected the key criteria", id="rubrics"),
+        pytest.param(
+            "rubrics.jsonl",
+            '{"qid": "1"}',
+            "rubrics.jsonl:1: expected a list or an object under criteria",
+            id="rubrics",
+        ),
         pytest.param("nuggets.jsonl", "{", "nuggets.jsonl:1: ", id="nuggets"),
         pytest.param("qrels", "1 0 bees", "qrels:1: expected 4 columns, found 3", id="judgments"),
         pytest.param("qrels", "9 0 bees 1", "runs/good/narrative.trec: none of its topics is judged", id="topics"),
