@@ -90,9 +90,9 @@ async def fill_gaps(tools: Tools, model: Model, task: Task, rows: Sequence[int],
         task = replace(task, context=await _read_more(tools, task, added))
         quoted = {check.quote.doc_id for check in checks if check.quote}
         items = choose_evidence(task.context, [*rows, *added], quoted, added, tools.evidence_tokens)
-        ids = [task.context.documents[row].id for row in added]
+        ids = (*evidence.added, *(task.context.documents[row].id for row in added))
         shown = {item.span.doc_id for item in items}
-        evidence = replace(evidence, items=tuple(items), added=(*evidence.added, *(one for one in ids if one in shown)))
+        evidence = replace(evidence, items=tuple(items), added=tuple(one for one in ids if one in shown))
         rows = [*rows, *added]
     return evidence
 

@@ -29,9 +29,10 @@ from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.grades import GRADES_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE
 from keystone.runs.pipeline.stages.rerank import RERANKS_FILE
+from keystone.runs.pipeline.stages.research import has_research
 from keystone.runs.pipeline.stages.segments import DEPTHS_FILE, get_retrieval_file
 from keystone.runs.pipeline.table import list_records
-from keystone.runs.pipeline.values import Values
+from keystone.runs.pipeline.values import Values, leave_out_empty
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.topics import hash_topics
 from keystone.runs.wording import plural
@@ -148,22 +149,20 @@ def _describe_questions(values: Values) -> dict[str, Any]:
         questions = list_read_questions(one.queries, own)
         levels.update(question.found for question in questions if question.found)
         last.update(question.level for question in questions if question.level)
-        lines[answer.topic_id] = {
-            "questions": {question.query.id: _describe_question(question) for question in questions},
-            **({"added_documents": len(own.added)} if own.added else {}),
-            **({"gap": True} if answer.missing else {}),
-        }
-    counted: dict[str, Any] = {"answers_with_gaps": sum(bool(answer.missing) for answer in answers)}
-    if levels:
-        counted |= {**levels, "added_documents": sum(len(one.added) for one in evidence)}
+        told = {question.query.id: _describe_question(question) for question in questions}
+        line = {"questions": told, "added_documents": len(own.added), "gap": bool(answer.missing)}
+        lines[answer.topic_id] = leave_out_empty(line, "added_documents", "gap")
+    counted: dict[str, Any] = {**levels, "answers_with_gaps": sum(bool(answer.missing) for answer in answers)}
+    if levels and not has_research(values.job.config):  # an agent searches before it is judged
+        counted["added_documents"] = sum(len(one.added) for one in evidence)
     if any(one.rechecks for one in evidence):
         counted["again"] = last
     return {"questions": counted, NARRATIVES: lines}
 
 
 def _describe_question(one: ReadQuestion) -> dict[str, Any]:
-    found = {"found": one.found, "again": one.again, "documents": one.documents, "tokens": one.tokens}
-    return {key: value for key, value in found.items() if value is not None}
+    record = {"found": one.found, "again": one.again, "documents": one.documents, "tokens": one.tokens}
+    return leave_out_empty(record, "found", "again")
 
 
 def list_remarks(directory: Path) -> Iterator[str]:
@@ -179,13 +178,13 @@ def list_remarks(directory: Path) -> Iterator[str]:
     if grading := manifest.get("grading"):
         yield f"grades: {grading['asked']} of {grading['pairs']} pairs asked, {grading['saved']:.0%} saved"
     if questions := manifest.get("questions"):
-        parts = [f"{plural(questions['answers_with_gaps'], 'answer')} with gaps"]
+        levels, added, gaps = _join_levels(questions), questions.get("added_documents"), questions["answers_with_gaps"]
+        if added is not None:
+            levels += f", before {plural(added, 'document')} were searched for"
         if again := questions.get("again"):
-            parts.insert(0, f"{_join_levels(again)}, when they were checked again")
-        if (added := questions.get("added_documents")) is not None:
-            parts.insert(0, f"{_join_levels(questions)}, before {plural(added, 'document')} were searched for")
-        if len(parts) > 1 or questions["answers_with_gaps"]:
-            yield f"questions: {'; '.join(parts)}"
+            levels += f"; {_join_levels(again)}, by the last check"
+        if levels or gaps:
+            yield f"questions: {levels}{'; ' if levels else ''}{plural(gaps, 'answer')} with gaps"
     if support := manifest.get("support"):
         levels, actions = (
             ", ".join(f"{support.get(name, 0)} {name}" for name in get_args(names))
@@ -205,7 +204,8 @@ def list_remarks(directory: Path) -> Iterator[str]:
 
 
 def _join_levels(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{counts.get(name, 0)} {name}" for name in get_args(Answered))
+    names = get_args(Answered)
+    return ", ".join(f"{counts.get(name, 0)} {name}" for name in names) if counts.keys() & set(names) else ""
 
 
 def warn_of_idle_model(config: RunConfig) -> str:

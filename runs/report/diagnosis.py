@@ -1,6 +1,7 @@
 """A diagnosis on the terminal and as JSON: the losses of each stage, of each narrative, and one by one."""
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, TextIO
 
 from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis, Finding, name_losses
@@ -78,10 +79,11 @@ def _print_questions(questions: Sequence[QuestionFinding], noun: str, out: TextI
     print(f"{noun}s: each counts for the question whose search ranks it highest", file=out)
     print("", *tell_losses(questions, name_losses(), _NOUNS[noun]), sep="\n", file=out)
     lines = []
-    for topic, own in list_open(questions).items():
-        every = [one for one in questions if one.topic_id == topic]
-        named = ", ".join(f"{one.question.query.id} {one.question.level or UNCHECKED}" for one in own)
-        lines.append([topic, str(len(every)), str(len(own)), f"{share_weight(own, every):.1%}", named])
+    for topic, group in groupby(questions, lambda one: one.question.query.topic_id):
+        every = list(group)
+        if own := list_open(every):
+            named = ", ".join(f"{one.question.query.id} {one.question.level or UNCHECKED}" for one in own)
+            lines.append([topic, str(len(every)), str(len(own)), f"{share_weight(own, every):.1%}", named])
     if lines:
         print(file=out)
         print_columns(["topic", "questions", "open", "weight", "the heaviest first"], lines, (0, 4), out)
@@ -110,7 +112,7 @@ def _describe_questions(found: Diagnosis) -> dict[str, Any]:
         "levels": count_levels(found.questions),
         "findings": [
             {
-                "topic_id": one.topic_id,
+                "topic_id": asked.query.topic_id,
                 "id": asked.query.id,
                 "question": asked.query.question,
                 "weight": asked.weight,

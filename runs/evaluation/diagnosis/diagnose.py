@@ -185,7 +185,7 @@ class Diagnosis:
     left_out: int = 0
     """The number of nuggets or documents of other topics."""
     questions: tuple[QuestionFinding, ...] = ()
-    """What became of the questions, if a contract has asked them and the run answers."""
+    """What became of the questions of these topics, if a contract has asked them and the run answers."""
 
     def sum_worth(self, lost: Stage | None) -> float:
         """Sum what the coverage gains if all losses at a stage alone are repaired. None: the coverage itself."""
@@ -225,7 +225,7 @@ def diagnose(directory: Path, read_wanted: Callable[[Store], list[Wanted]]) -> D
         lost = stages[last + 1] if last + 1 < len(stages) else None
         own = {stage: found[key] for stage, found in ranks.items() if key in found}
         findings.append(Finding(one, lost, 1 / counts[one.topic_id] / len(counts), own, grades.get(key)))
-    questions = find_questions(run, stages, [(one.wanted, one.lost) for one in findings], searched)
+    questions = find_questions(run, [(one.wanted, one.lost) for one in findings], searched)
     return Diagnosis(stages, tuple(findings), len(every) - len(wanted), questions)
 
 

@@ -22,12 +22,7 @@ class QuestionFinding:
 
     question: ReadQuestion
     losses: Mapping[str | None, int]
-    """How many of its nuggets or documents each stage lost, in the order of the stages. None: those that are kept."""
-
-    @property
-    def topic_id(self) -> str:
-        """The topic that asks it."""
-        return self.question.query.topic_id
+    """How many of its nuggets or documents each stage lost. None: those that are kept."""
 
     @property
     def is_open(self) -> bool:
@@ -42,31 +37,25 @@ class QuestionFinding:
 
 
 def find_questions(
-    run: StoredRun,
-    stages: Sequence[str],
-    lost: Sequence[tuple[Wanted, str | None]],
-    ranks: Mapping[str, Mapping[str, int]],
+    run: StoredRun, lost: Sequence[tuple[Wanted, str | None]], ranks: Mapping[str, Mapping[str, int]]
 ) -> tuple[QuestionFinding, ...]:
     """Find what became of each question of a run. There is none without answers, or if no contract has asked it.
 
     `lost` has each nugget or document with the stage that lost it, and `ranks` the ranks of documents for each query.
-    One counts for the question that ranks its document highest. Of several, it counts for the heaviest one.
+    One counts for the question that ranks its document highest. Of several, it counts for the heaviest one. Questions
+    of topics without any are left out, since nobody can tell what was lost for them.
     """
     if not run.has_answers or not any(query.ask for own in run.queries.values() for query in own):
         return ()
-    read = {topic: list_read_questions(own, run.evidence[topic]) for topic, own in run.queries.items()}
+    wanted_by = {wanted.topic_id for wanted, _ in lost}
+    read = {one: list_read_questions(own, run.evidence[one]) for one, own in run.queries.items() if one in wanted_by}
     counts: dict[str, Counter[str | None]] = {one.query.id: Counter() for own in read.values() for one in own}
     for wanted, stage in lost:
         doc_id = wanted.doc_id
         if finding := [one for one in read[wanted.topic_id] if doc_id in ranks.get(one.query.id, ())]:
             best = min(finding, key=lambda one: (ranks[one.query.id][doc_id], -one.weight))
             counts[best.query.id][stage] += 1
-    return tuple(
-        QuestionFinding(one, {stage: own[stage] for stage in (*stages, None) if own[stage]})
-        for questions in read.values()
-        for one in questions
-        for own in [counts[one.query.id]]
-    )
+    return tuple(QuestionFinding(one, counts[one.query.id]) for questions in read.values() for one in questions)
 
 
 def share_weight(some: Sequence[QuestionFinding], every: Sequence[QuestionFinding]) -> float:
@@ -93,13 +82,9 @@ def count_levels(questions: Sequence[QuestionFinding]) -> dict[str, dict[str, An
     return found
 
 
-def list_open(questions: Sequence[QuestionFinding]) -> dict[str, list[QuestionFinding]]:
-    """List the open questions of each topic that has any, the heaviest first."""
-    found: dict[str, list[QuestionFinding]] = {}
-    for one in sorted(questions, key=lambda one: -one.question.weight):
-        if one.is_open:
-            found.setdefault(one.topic_id, []).append(one)
-    return {topic: found[topic] for topic in dict.fromkeys(one.topic_id for one in questions) if topic in found}
+def list_open(questions: Sequence[QuestionFinding]) -> list[QuestionFinding]:
+    """List the open questions, the heaviest first."""
+    return sorted((one for one in questions if one.is_open), key=lambda one: -one.question.weight)
 
 
 def tell_losses(questions: Sequence[QuestionFinding], losses: Mapping[str, str], noun: str) -> list[str]:
@@ -107,9 +92,10 @@ def tell_losses(questions: Sequence[QuestionFinding], losses: Mapping[str, str],
 
     The most frequent fate is first. `losses` names the loss at each stage, and `noun` what was lost.
     """
-    open_ones = [one for one in questions if one.is_open]
+    open_ones, unchecked = list_open(questions), sum(not one.question.level for one in questions)
+    rest = f"; nobody checked {unchecked:,}, which count as open if nothing was read for them" if unchecked else ""
     if not open_ones:
-        return [f"no question of {len(questions):,} is open"]
+        return [f"no question of {len(questions):,} is open{rest}"]
     fates, stages = Counter[str](), Counter[str]()
     for one in open_ones:
         before = {stage: number for stage, number in one.lost.items() if stage not in AFTER_READING}
@@ -123,4 +109,4 @@ def tell_losses(questions: Sequence[QuestionFinding], losses: Mapping[str, str],
     }
     share = f"{share_weight(open_ones, questions):.1%} of the weight"
     head = f"{len(open_ones):,} of {len(questions):,} questions, {share}, have no document that answers them in full"
-    return [head, *(f"{number:,} of them {told[fate]}" for fate, number in fates.most_common())]
+    return [head + rest, *(f"{number:,} of them {told[fate]}" for fate, number in fates.most_common())]

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 import orjson
 import pytest
+from pydantic import TypeAdapter
 
 from keystone.generation.context.topic import Sources, TopicContext, read_context
 from keystone.generation.readers.plain import Plain, find_documents, list_searches
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools
+from keystone.generation.readers.settings import ReaderSettings
 from keystone.generation.types import QuestionCheck
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
@@ -17,6 +19,7 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Topic
 from tests.support.models.scripted import Scripted
 
+SETTINGS: TypeAdapter[ReaderSettings] = TypeAdapter(ReaderSettings)
 TEXTS = ("Bees dance.", " ", "Bees sleep.", "", "Bees fly.")
 
 
@@ -69,6 +72,24 @@ def test_of_further_documents_an_answer_may_cite_as_few_segments(index: Index) -
     task = Task(Topic("1", "Bees?"), read_context(sources, [row], [query]), 60, list, narrow=narrow)
     found = asyncio.run(Plain(tools).gather(task, ((row,),)))
     assert found.added == tuple(narrowed) == ("d0", "d2")
+
+
+def test_a_document_without_room_in_the_second_round_was_not_added(index: Index) -> None:
+    store = open_store(index)
+    found = [store.rows([name]).tolist() for name in ("d0", "d2")]
+
+    async def search(_queries: Sequence[Query]) -> list[list[int]]:
+        return [found.pop(0)]
+
+    sources, (row,) = Sources(index, store), store.rows(["d4"]).tolist()
+    model = Scripted(lambda _: '{"questions": [{"id": 0, "found": "not", "searches": ["waggle run"]}]}')
+    room = SETTINGS.validate_python({"name": "plain", "evidence_tokens": 70})
+    tools = Tools(sources, model, AnswerSettings("whole", rounds=2, window=4096), room, search)
+    query = Query("1", "1#1", "Do bees dance?", "bees dance", "bees dance")
+    task = Task(Topic("1", "Bees?"), read_context(sources, [row], [query]), 60, list)
+    evidence = asyncio.run(Plain(tools).gather(task, ((row,),)))
+    assert [item.span.doc_id for item in evidence.items] == ["d4", "d2"]
+    assert evidence.added == ("d2",)
 
 
 def test_a_further_search_has_no_translation_of_its_question() -> None:

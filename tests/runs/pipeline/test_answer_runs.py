@@ -104,7 +104,7 @@ def test_open_questions_are_searched_again_and_gaps_admitted(
         made = keystone(*arguments, "--set", f"answer.gaps={gaps}")
         assert made.returncode == 0, made.stderr
     folder = tmp_path / "out/keystone"
-    assert "".join(list_remarks(folder)).count("when they were checked again") == (rounds > 1)
+    assert "".join(list_remarks(folder)).count("by the last check") == (rounds > 1)
     manifest = orjson.loads((folder / "manifest.json").read_bytes())
     for evidence in read_lines(folder / "evidence.jsonl"):
         shown = {item["span"]["doc_id"] for item in evidence["items"]}

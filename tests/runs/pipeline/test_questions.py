@@ -66,3 +66,10 @@ def test_the_manifest_of_a_run_by_rules_tells_what_was_read_and_which_answers_ha
     lines = (directory / "manifest.json").read_text().splitlines()
     assert sum('"tokens"' in line for line in lines) == len(evidence), "a narrative has one line"
     assert any(re.fullmatch(r"questions: \d answers? with gaps", remark) for remark in list_remarks(directory))
+
+
+def test_the_check_of_an_agent_comes_after_its_searches(index: Index, tmp_path: Path) -> None:
+    topics = write_topics(tmp_path / "topics.jsonl")
+    places = ["run_id=run", f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", "reader.name=agent"]
+    (told,) = list_remarks(run(read_config(None, places), threads=2))
+    assert re.fullmatch(r"questions: \d answered, \d partly, \d not; \d answers? with gaps", told)

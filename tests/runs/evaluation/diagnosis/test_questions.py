@@ -25,6 +25,7 @@ from tests.support.runs.command_line import keystone_here
 
 LOSSES = {"queries": "cut by the fusion of queries", "read": "not in the evidence", "used": "not used"}
 TOLD = "have no document that answers them in full"
+UNCHECKED = "which count as open if nothing was read for them"
 
 
 def make(
@@ -64,20 +65,18 @@ def test_levels_count_questions_and_their_weight() -> None:
 
 def test_open_questions_are_listed_by_weight() -> None:
     found = list_open([*QUESTIONS, make("3#1", 9, "not", {}, again="answered")])
-    assert {topic: [one.question.query.id for one in own] for topic, own in found.items()} == {
-        "1": ["1#2", "1#1"],
-        "2": ["2#1", "2#2"],
-    }
+    assert [one.question.query.id for one in found] == ["1#2", "2#1", "1#1", "2#2"]
 
 
 def test_the_fates_of_open_questions_are_told_with_what_lost_most() -> None:
     assert tell_losses(QUESTIONS, LOSSES, "nugget") == [
-        f"4 of 6 questions, 70.0% of the weight, {TOLD}",
+        f"4 of 6 questions, 70.0% of the weight, {TOLD}; nobody checked 2, {UNCHECKED}",
         "2 of them lost nuggets before the writer read them, most at queries (cut by the fusion of queries)",
         "1 of them had no nugget that their own searches rank highest",
         "1 of them had all their nuggets read",
     ]
     assert tell_losses([QUESTIONS[2]], LOSSES, "nugget") == ["no question of 1 is open"]
+    assert tell_losses([QUESTIONS[5]], LOSSES, "nugget") == [f"no question of 1 is open; nobody checked 1, {UNCHECKED}"]
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +136,9 @@ def test_a_contract_is_counted_by_its_questions(plain: Path, qrels: Path, tmp_pa
     assert [sum(one.losses.values()) for one in (first, second)] == [0, 2], "at equal ranks the heavier one counts"
     assert (first.question.level, first.question.weight, first.is_open) == ("partly", 1, True)
     assert (second.question.level, second.question.weight, second.is_open) == ("answered", 2, False)
+    (tmp_path / "fewer").write_text("1 0 bees 1\n")
+    fewer = keystone.diagnose(directory, qrels=tmp_path / "fewer").questions
+    assert {one.question.query.topic_id for one in fewer} == {"1"}, "without judgments, nobody knows what was lost"
     told = diagnose_by_command(directory, qrels)
     assert told.splitlines() == str(found).splitlines()
     assert f"2 of {len(found.questions)} questions" in told
