@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.directory import Stage
 from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.made_config import read_run_config
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.pipeline.searches import ALONE, Means
 from keystone.runs.pipeline.stage import Before, StageKind, Watch, Work, tell_nobody
@@ -135,7 +135,7 @@ def find_last_ranking(directory: Path, config: RunConfig | None = None) -> Path:
     """
     if not (directory / file_names.CONFIG).is_file():
         return directory / file_names.NARRATIVE
-    config = read_config(directory / file_names.CONFIG) if config is None else config
+    config = read_run_config(directory) if config is None else config
     files = list_rankings(config).narrative_rankings
     made = (file for file in reversed(files) if (directory / file.name).exists())
     return directory / next(made, files[0]).name

@@ -4,8 +4,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from keystone.indexing.errors import UnclearTrack, UserError
-from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.file_names import CONFIG
+from keystone.runs.pipeline.made_config import read_run_config
 from keystone.runs.track_rules import TRACKS, Track
 from keystone.runs.tracks.validate import detect_track, find_tracks_by_name
 
@@ -17,7 +17,7 @@ def find_track(path: Path, option: str) -> Track:
     """
     if (path.parent / CONFIG).is_file():
         with suppress(UserError):  # a configuration of another program says nothing
-            config = read_config(path.parent / CONFIG)
+            config = read_run_config(path.parent)
             if config.track in {track.name for track in find_tracks_by_name(path)}:
                 return TRACKS[str(config.track)]
     try:

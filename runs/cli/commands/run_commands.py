@@ -215,16 +215,15 @@ def bundle(
     """
     from keystone.indexing.embedder import Effort
     from keystone.indexing.io.reading import hash_file
-    from keystone.runs.config.read import read_config
     from keystone.runs.exchange.bundle.write import write_bundle
-    from keystone.runs.pipeline.file_names import CONFIG
+    from keystone.runs.pipeline.made_config import read_run_config
     from keystone.runs.report.terminal import progress_bars
 
     directory = directory if directory.name not in ("", "..") else directory.resolve()
     out = out or directory.with_name(f"{directory.name}.bundle.zip")
     if out.suffix != ".zip":
         raise UserError(f"--out {out}: expected a name that ends with .zip")
-    check_run_outputs(read_config(directory / CONFIG), [directory], {"--out": out})
+    check_run_outputs(read_run_config(directory), [directory], {"--out": out})
     with progress_bars(quiet) as progress:
         found = write_bundle(directory, out, Effort(threads, progress))
     if json:

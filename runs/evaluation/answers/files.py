@@ -312,7 +312,7 @@ def read_asked(paths: Sequence[Path], questions: Path | None = None, topics: Pat
 
 def read_narratives(paths: Sequence[Path], topics: Path | None = None) -> dict[str, str]:
     """Read the narratives of `topics`, else of the first run directory, by topic. `UserError` if there are none."""
-    from keystone.runs.config.read import read_config  # which loads YAML and all settings
+    from keystone.runs.pipeline.made_config import read_run_config  # which loads YAML and all settings
 
     if topics is not None:
         return read_topic_narratives(topics)
@@ -320,7 +320,7 @@ def read_narratives(paths: Sequence[Path], topics: Path | None = None) -> dict[s
     if folder is None:
         raise UserError(f"found no narratives: expected --topics, or a run directory, whose {CONFIG} names them")
     try:
-        return read_topic_narratives(read_config(folder / CONFIG).topics)
+        return read_topic_narratives(read_run_config(folder).topics)
     except UserError as error:
         raise UserError(f"{error}; expected the narratives of the run, or --topics") from error
 

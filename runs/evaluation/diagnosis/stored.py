@@ -14,12 +14,12 @@ from keystone.indexing.index import open_index
 from keystone.indexing.types import Document, Store, document_id
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query
-from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.evidence_files import EVIDENCE_FILE
 from keystone.runs.pipeline.file_names import CONFIG, NARRATIVE
 from keystone.runs.pipeline.grade_files import GradeRecord, find_grades
 from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
+from keystone.runs.pipeline.made_config import read_run_config
 from keystone.runs.pipeline.stages import gather
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.chosen_documents import rank_by_grade
@@ -143,7 +143,7 @@ def open_stored_run(directory: Path) -> StoredRun:
     """Open a run directory. `UserError` for a folder without a run, for an unfinished run, and without its index."""
     if not (directory / CONFIG).is_file():
         raise UserError(f"{directory}: holds no {CONFIG}, expected the directory of a run, as keystone run prints it")
-    config = read_config(directory / CONFIG)
+    config = read_run_config(directory)
     index = open_index(config.index)
     job = Job(config, index, open_store(index), [], TRACKS[config.track or DEFAULT_TRACK])
     values, rankings = Values(directory, job), list_rankings(config)

@@ -28,7 +28,6 @@ from keystone.indexing.store import to_record
 from keystone.indexing.types import Document
 from keystone.indexing.vectors.embed import load_embedder, stand_in
 from keystone.indexing.vectors.of_segments import segment_vectors, sentence_vectors
-from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.exchange.bundle import reproduce
 from keystone.runs.exchange.bundle.parts import (
@@ -82,7 +81,7 @@ def write_bundle(directory: Path, out: Path, effort: Effort) -> Contents:
         folder = Path(name)
         _copy_run(job, directory, folder, manifest)
         contents = _write_parts(job, folder, effort)
-        config = read_config(folder / reproduce.RUN / CONFIG)
+        config = read_run_config(folder / reproduce.RUN)
         metadata = yaml.safe_dump(describe_run(config, manifest), sort_keys=False, allow_unicode=True)
         (folder / METADATA).write_text(metadata, encoding="utf-8")
         pack(folder, out)
