@@ -74,7 +74,7 @@ def list_blocks(document: Document, tokens: float = math.inf) -> list[Stretch]:
     for node in tree.nodes:
         heading = headings[node.parent]
         headings[node.id] = heading if node.parent is None else " > ".join(filter(None, (heading, node.label)))
-        if node.kind != "content" or node.start == node.end:
+        if node.kind != "content":
             continue
         part = Stretch(_include_mark(text, node.start), node.end, heading)
         goes_on = blocks and heading == blocks[-1][0].heading
