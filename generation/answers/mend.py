@@ -23,6 +23,7 @@ from keystone.generation.replies import read_parts
 from keystone.generation.rules.support import denies
 from keystone.generation.rules.words import find_names, find_numbers, find_terms, find_word_forms
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from keystone.indexing.corpora.languages import ORDINAL_DOTS, guess_language
 from keystone.indexing.errors import Unusable
 
 REPEATED_SHARE = 0.8
@@ -66,17 +67,18 @@ _OPENING = re.compile(
 A sentence may still go on from the one before by a demonstrative that has its noun, or by "then" and "against this".
 """
 _LINE_MARKS = re.compile(
-    r"^(?:#{1,6}\s+|(?:[-\u2022>]|\*(?! \*))\s+(?=\D|\d{1,2}[.)]\s)|\d{1,2}[.)]\s+(?=[\"'(\[`*_]*[A-Z](?![A-Z])))+"
+    r"^(?:#{1,6}\s+|(?:[-\u2022>]|\*(?! \*))\s+(?=\D|\d{1,2}[.)]\s)|\d{1,2}\)\s+(?=[\"'(\[`*_]*[A-Z](?![A-Z])))+"
 )
 """The marks of a heading, a list or a quotation at the beginning of a line."""
-_TABLE = re.compile(r"(?:^|(?<=: ))\| (.+) \|$")
+_NUMBER_MARK = re.compile(r"^\d{1,2}\.\s+(?=[\"'(\[`*_]*[A-Z](?![A-Z]))")
+_TABLE = re.compile(r"(?:^|(?<=: ))\| (.+ \| .+) \|$")
 _MARKS = re.compile(
-    r"""(?P<ticks>`+)(?P<code>[^`]+)(?P=ticks)|<code>(?P<tagged_code>[^<>]+)</code>
+    r"""(?<!`)(?P<ticks>`++)(?P<code>(?s:.+?))(?<!`)(?P=ticks)(?!`)|<code>(?P<tagged_code>[^<>]+)</code>
     |!?(?<![\w\])])\[(?P<link>[^\[\]]+)\]\(
-        (?:[a-z]+://|mailto:|www\.|[/\#]|[\w./-]+\.(?:html?|md|pdf)\b)(?:[^()\s]|\([^()\s]*\))*(?:\s"[^"]*")?\)
-    |(?<![\w*/])(?P<stars>\*{2,3})(?=\S)(?P<bold>(?:`[^`]*`|[^*`])+)(?<!\s)(?P=stars)(?![\w*])
-    |(?<![^\s("'\[])(?:\*(?P<star>[^\W_](?:[^*`]*[^\W_])?[.,:;!?]?)\*|_(?P<line>[^\W_]+|[A-Z][^_`]*[^\W_])_)
-        (?![^\s.,:;!?)"'\]])
+        (?:[a-z]+://|mailto:|www\.|[/\#]|(?=[\w./-]+\.(?:html?|md|pdf)\b))(?:[^()\s]|\([^()\s]*\))*+(?:\s"[^"]*")?\)
+    |(?<!(?a:[\w*/]))(?P<stars>\*{2,3})(?=\S)(?P<bold>(?:`[^`]*`|[^*`])+)(?<!\s)(?P=stars)(?!(?a:[\w*]))
+    |(?<![^\s("'\[\xab\xbb\u2000-\u206f\u3000-\u303f\uff00-\uff20])(?:\*(?P<star>[^\W_](?:[^*`]*[^\W_])?[.,:;!?]?)\*|_(?P<line>[^\W_]+|[A-Z][^_`]*[^\W_])_)
+        (?![^\s.,:;!?)"'\]\xab\xbb\u2000-\u206f\u3000-\u303f\uff00-\uff20])
     |<(?P<tag>b|i|em|strong)>(?P<tagged>[^<>]+)</(?P=tag)>
     |(?<=[.:;!?])(?P<item>\s)[-*\u2022]\s(?=["'(\[`*_]*[A-Z])""",
     re.VERBOSE,
@@ -86,18 +88,22 @@ _MARKS = re.compile(
 
 def strip_marks(text: str) -> str:
     """Take the marks of Markdown off a sentence: answers are plain text, with names of code as they are."""
-    bare = _TABLE.sub(_join_cells, _LINE_MARKS.sub("", text))
+    bare = _LINE_MARKS.sub("", text)
+    if guess_language(bare) not in ORDINAL_DOTS:
+        bare = _NUMBER_MARK.sub("", bare)
+    if bare.endswith(" |"):
+        bare = _TABLE.sub(_join_cells, bare)
     return tidy(_MARKS.sub(_strip_mark, bare))
 
 
 def _join_cells(table: re.Match[str]) -> str:
-    rows = (row.strip() for row in table[1].split("| |"))
-    return "; ".join(", ".join(map(str.strip, row.split(" | "))) for row in rows if any(map(str.isalnum, row)))
+    rows = (row for row in table[1].split("| |") if any(map(str.isalnum, row)))
+    return "; ".join(", ".join(filter(None, map(str.strip, f" {row} ".split(" | ")))) for row in rows)
 
 
 def _strip_mark(found: re.Match[str]) -> str:
     if kept := found["code"] or found["tagged_code"] or found["item"]:
-        return kept
+        return kept.strip() or " "
     marked = found["link"] or found["bold"] or found["star"] or found["line"] or found["tagged"]
     return _MARKS.sub(_strip_mark, marked)
 

@@ -22,7 +22,7 @@ _NUMBERS = r"(?:\[(?:(?:document|doc|source)s?\s)?\d{1,4}(?:,\s?\d{1,4})*\][\s,;
 _OWN_NUMBERS = re.compile(rf"(?i)(?<=[.?!])\s*+{_NUMBERS}[.?!]?$|(?<=[^\s\],;:.?!])\s++{_NUMBERS}(?=[.?!]?$)")
 """Numbers of documents in brackets at the end of a sentence, such as `[0]`, `[0, 2]` or `[Document 0]`."""
 
-_FENCE_LANGUAGE = re.compile(r"(?<=```)[\w+-]+[ \t]*\n")
+_FENCE_LANGUAGE = re.compile(r"(?<=```)[\w+#-]+[ \t\r]*\n")
 
 MOST_SENTENCES = 256
 """The most sentences of one answer; 400 words have about 20. Each is embedded and compared with all others."""

@@ -15,7 +15,6 @@ from keystone.indexing.corpora.segments import split_sentences
 from keystone.indexing.structures.blocks import lines, sentence_spans
 from keystone.indexing.structures.markup import detect_format
 from keystone.indexing.structures.sections import section_tree
-from keystone.indexing.structures.tree import ancestors
 from keystone.indexing.types import Document
 
 GAP_MARK = "\n[...]\n"
@@ -27,6 +26,8 @@ HEAD_SHARE = 8
 
 _PART = re.compile(r"[ \t]*(?:([-*+\u2022\u00b7]\s|\(?(?:\d{1,3}|[a-z])[.)]\s|[|+])|>>>|\.\.\.|\$ )|(?: {4}|\t)\s*\S")
 """The beginning of an item of a list or a row of a table, whose mark is the group, or of a line of code."""
+_ROWS, _CODE = ("|", "+"), " "
+"""The marks of rows of a table, and what stands for a line of code."""
 _ITEM_MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)]|[*#:;]+)[ \t]*")
 """What stands before the text of an item in Markdown and in wikitext."""
 _TABLE_HEAD = re.compile(r"(?:[ \t]*\+[-+]+\+[ \t]*\n)?(?:[ \t]*\|.*\n){1,4}?[ \t]*[|+](?=.*[-=])[-=:+| \t]+(?=\r?\n)")
@@ -68,26 +69,28 @@ def list_blocks(document: Document, tokens: float = math.inf) -> list[Stretch]:
     """
     text = document.text
     tree, fences = section_tree(document, detect_format(document)), _Fences(text)
-    found: list[Stretch] = []
-    parts: list[list[Stretch]] = []
+    blocks: list[list[Stretch]] = []  # each by its lines and paragraphs
+    headings: dict[int | None, str] = {None: ""}
     for node in tree.nodes:
-        if node.kind != "content" or node.start == node.end:
+        heading = headings[node.parent]
+        headings[node.id] = heading if node.parent is None else " > ".join(filter(None, (heading, node.label)))
+        if node.kind != "content":
             continue
-        heading = " > ".join(
-            one.label for one in reversed(ancestors(tree, node.id)) if one.parent is not None and one.label
-        )
         part = Stretch(_include_mark(text, node.start), node.end, heading)
-        goes_on = found and heading == found[-1].heading
-        if goes_on and (fences.hold(part.start) or _belongs(text, found[-1], part.start)):
-            found[-1] = found[-1]._replace(end=part.end)
-            parts[-1].append(part)
+        goes_on = blocks and heading == blocks[-1][0].heading
+        if goes_on and (fences.hold(part.start) or _belongs(text, _join(blocks[-1]), part.start)):
+            blocks[-1].append(part)
         else:
-            found.append(part)
-            parts.append([part])
-    listed = list[Stretch]()
-    for block, own in zip(found, parts, strict=True):
-        listed += [block] if count_stretch(text, block) <= tokens else _cut_block(text, own, fences, tokens)
+            blocks.append([part])
+    listed: list[Stretch] = []
+    for parts in blocks:
+        block = _join(parts)
+        listed += [block] if count_stretch(text, block) <= tokens else _cut_block(text, parts, fences, tokens)
     return listed
+
+
+def _join(parts: Sequence[Stretch]) -> Stretch:
+    return parts[0]._replace(end=parts[-1].end)
 
 
 class _Fences:
@@ -115,15 +118,15 @@ def _include_mark(text: str, start: int) -> int:
     return line if _ITEM_MARK.fullmatch(text, line, start) else start
 
 
-def _match_part(text: str, start: int, end: int) -> re.Match[str] | None:
+def _match_part(text: str, start: int) -> re.Match[str] | None:
     """Match the beginning of an item, a row or a line of code at the beginning of the line of `start`."""
-    return _PART.match(text, text.rfind("\n", 0, start) + 1, end)
+    return _PART.match(text, text.rfind("\n", 0, start) + 1, start + 8)
 
 
 def _belongs(text: str, before: Stretch, start: int) -> bool:
     """Whether a line that begins at `start` goes on with the block before it."""
     last = max(text.rfind("\n", 0, before.end) + 1, before.start)
-    both_parts = _match_part(text, start, start + 8) and _PART.match(text, last, before.end)
+    both_parts = _match_part(text, start) and _PART.match(text, last, before.end)
     return bool(not _BLANK_LINE.search(text[before.end : start]) or both_parts or text[before.end - 1] == ":")
 
 
@@ -138,7 +141,7 @@ def _cut_block(text: str, parts: Sequence[Stretch], fences: _Fences, tokens: flo
     mark, is_grid, head, head_end = "", False, "", 0
     for part in parts:
         for start, end in _list_lines(text, part):
-            begin = _match_part(text, start, start + 8)
+            begin = _match_part(text, start)
             before, mark = mark, (begin[1] or _CODE) if begin else ""
             if mark in _ROWS and before not in _ROWS:
                 top = _TABLE_HEAD.match(text, text.rfind("\n", 0, start) + 1)
@@ -167,10 +170,6 @@ def _cut_block(text: str, parts: Sequence[Stretch], fences: _Fences, tokens: flo
     ]
 
 
-_ROWS, _CODE = ("|", "+"), " "
-"""The marks of rows of a table, and what stands for a line of code."""
-
-
 def _list_lines(text: str, stretch: Stretch) -> Iterator[tuple[int, int]]:
     """List the lines of a stretch that are not blank, as (start, end)."""
     for first, last in lines(text[stretch.start : stretch.end]):
@@ -180,7 +179,7 @@ def _list_lines(text: str, stretch: Stretch) -> Iterator[tuple[int, int]]:
 
 def _cut_piece(text: str, piece: Stretch, fences: _Fences, tokens: float) -> Iterator[Stretch]:
     """Cut a piece of a block that is too long: code at its lines, all else at its sentences."""
-    begin = _match_part(text, piece.start, piece.start + 8)
+    begin = _match_part(text, piece.start)
     is_code = fences.hold(piece.start + 1) or (begin is not None and begin[1] is None)
     sentences = ((piece.start + a, piece.start + b) for a, b in split_sentences(text[piece.start : piece.end]))
     for start, end in _list_lines(text, piece) if is_code else sentences:

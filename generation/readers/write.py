@@ -29,7 +29,7 @@ from keystone.generation.rules.answer import choose_sentences, find_candidates, 
 from keystone.generation.rules.sentences import ask_each_clause
 from keystone.generation.rules.support import denies_sources, tells_gap
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Fallback, Note, Sentence
-from keystone.indexing.corpora.languages import SHARING_LETTERS, differ_in_language, guess_language
+from keystone.indexing.corpora.languages import SHARING_LETTERS, differ_in_language, guess_language, is_surely_in
 from keystone.indexing.types import Span
 from keystone.indexing.vectors.embed import embed_passages
 
@@ -92,7 +92,7 @@ def _end_with_missing(task: Task, answer: Answer) -> Answer:
     """End an answer with its sentence about what the documents lack, if that keeps the limits of the task."""
     longer = (*answer.sentences, Sentence(answer.missing, ()))
     fits = count_words(longer) <= task.words and len(task.cut_to_limits(longer)) == len(longer)
-    return replace(answer, sentences=longer) if answer.missing and fits else answer
+    return replace(answer, sentences=longer) if fits else answer
 
 
 def _find_wrong_language(answer: Answer, narrative: str, language: str) -> str:
@@ -101,7 +101,8 @@ def _find_wrong_language(answer: Answer, narrative: str, language: str) -> str:
     own, wanted = guess_language(text), language or guess_language(narrative)
     if not own or not wanted or own == wanted or {own, wanted} in SHARING_LETTERS:
         return ""
-    sure = language or (differ_in_language(text, narrative) and differ_in_language(narrative, text))
+    differ = differ_in_language(text, narrative) and differ_in_language(narrative, text)
+    sure = is_surely_in(own, text, wanted) if language else differ
     return f"the answer is in {own}, expected {wanted}" if sure else ""
 
 

@@ -112,7 +112,7 @@ def choose_sentences(
     `candidates` must hold the sentences of the evidence. The questions take turns: each takes the best sentence that is
     left for it, and none if nothing fits. Whether a sentence fits is told by its worth if the vectors are `measured`,
     that is, made by the model for which the least worth is known, and otherwise by the words that it shares. If nothing
-    fits any question, the answer says so and cites nothing.
+    fits any question, the answer says so, if that is within `words` words, and cites nothing.
 
     If words are left, the sentences that go on from a chosen one are added to it.
 
@@ -136,7 +136,7 @@ def choose_sentences(
     doc_ids, lengths = [span.doc_id for span in spans], [len(opening.split()) for opening in openings]
     served = take_turns(worth, doc_ids, costs, lengths, words, meanings[heads])
     if candidates.spans and not any(served):
-        return Answer(topic_id, (Sentence(NOTHING, ()),))
+        return Answer(topic_id, (Sentence(NOTHING, ()),) if len(NOTHING.split()) <= words else ())
     groups = _group_by_head(heads, meanings)
     documents = context.by_id
     left = words - sum(len(openings[row].split()) + sum(costs[i] for i in own) for row, own in enumerate(served) if own)

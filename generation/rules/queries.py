@@ -393,7 +393,7 @@ def _cut_line(words: Sequence[str]) -> str:
     lines = [_end_well(words[:place]) for place in (*joints, MOST_OPENING_WORDS)]
     fitting = (line for line in lines if len(line.split()) >= LEAST_OPENING_WORDS)
     return next(
-        (line for line in fitting if not _WANTS_OBJECT.search(line.split()[-1]) and not _BARE_ADJECTIVE.search(line)),
+        (line for line in fitting if not _WANTS_OBJECT.match(line.split()[-1]) and not _BARE_ADJECTIVE.search(line)),
         lines[-1],
     )
 

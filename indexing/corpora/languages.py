@@ -71,6 +71,8 @@ _LETTERS = {
 """The letters of languages. If two share letters, the one with letters of its own comes first."""
 SHARING_LETTERS = ({"Japanese", "Chinese"}, {"Persian", "Arabic"}, {"Ukrainian", "Russian"}, {"Danish", "Norwegian"})
 """Pairs of languages. A short text in one of them may be taken for a text in the other."""
+ORDINAL_DOTS = ("", "German", "Danish", "Norwegian", "Finnish", "Polish", "Czech", "Hungarian", "Turkish")
+"""Languages in which a number with a dot is an ordinal, as in `1. Mai`, and a language that no rule tells."""
 _LEAST_LETTERS_SHARE = {"Japanese": 0.05, "Persian": 0.02, "Ukrainian": 0.02}
 """The least share of a text's letters that are a language's, for languages that also use the letters of another."""
 _OTHER_LETTERS_SHARE = 0.3
@@ -98,6 +100,13 @@ def guess_language(text: str) -> str:
     counts = {language: sum(held[word] for word in common) for language, common in _COMMON_WORDS.items()}
     best = max(counts, key=lambda language: counts[language])
     return best if counts[best] >= LEAST_COMMON_SHARE * len(words) else ""
+
+
+def is_surely_in(language: str, text: str, other: str) -> bool:
+    """Whether a text that is guessed to be in `language` and not in the `other` one has more than names of it."""
+    common = _COMMON_WORDS.get(language)
+    own = common and (common - _COMMON_WORDS.get(other, frozenset())).intersection(text.split())
+    return own is None or len(own) >= LEAST_OWN_WORDS
 
 
 def differ_in_language(sentence: str, passage: str, language: str = "") -> bool:

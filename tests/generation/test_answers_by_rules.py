@@ -114,6 +114,10 @@ def test_a_loose_part_belongs_to_the_question_before_it() -> None:
             "Bees are \u201csmall insects that dance for food and live in hives of wood which keepers build.\u201d",
             "Bees are small insects that dance for food and live in hives of wood:",
         ),
+        (
+            "The club of the keepers gives honey, wax and young bees to each industry (and also to all its members).",
+            "The club of the keepers gives honey, wax and young bees to each industry:",
+        ),
         ("", ":"),
     ],
 )
@@ -215,11 +219,11 @@ def test_if_only_words_can_tell_a_sentence_fits_that_shares_two_of_them() -> Non
     assert share("Who bakes bread?") == [False, False]
 
 
-def answer(index: Index, *questions: str) -> Answer:
+def answer(index: Index, *questions: str, words: int = 200) -> Answer:
     sources = Sources(index, open_store(index))
     context = read_context(sources, list(range(len(sources.store))), ask(*questions))
     tools = Tools(sources, None, AnswerSettings("rules"))
-    task = Task(Topic("1", " ".join(questions)), context, 200, lambda sentences: sentences)
+    task = Task(Topic("1", " ".join(questions)), context, words, lambda sentences: sentences)
     return asyncio.run(write_answer(tools, task, EvidenceSet(tuple(gather_all_sentences(tools, task)))))
 
 
@@ -229,6 +233,13 @@ def answer(index: Index, *questions: str) -> Answer:
 def test_if_no_sentence_fits_that_is_the_answer_and_it_cites_nothing(question: str, index: Index) -> None:
     made = answer(index, question)
     assert [(sentence.text, sentence.citations) for sentence in made.sentences] == [(NOTHING, ())]
+
+
+@pytest.mark.parametrize("question", ["How do honey bees live in colonies?", "Who wrote Hamlet?"])
+def test_without_room_for_any_sentence_the_first_words_of_a_segment_are_quoted(question: str, index: Index) -> None:
+    (quoted,) = answer(index, question, words=5).sentences
+    assert len(quoted.text.split()) == 5
+    assert quoted.citations
 
 
 def test_each_question_has_its_line_and_those_without_a_sentence_are_named(index: Index) -> None:

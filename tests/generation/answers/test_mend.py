@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from time import process_time
 from typing import Any
 
 import pytest
@@ -197,6 +198,11 @@ def test_a_repair_leaves_room_for_what_is_missing(most: int, mended: bool) -> No
         ("**Use `*args` and `[a](https://b)`.**", "Use *args and [a](https://b)."),
         ("- 5 is less than 1. FC Bee has 1.", "- 5 is less than 1. FC Bee has 1."),
         ("1. FC Bee won.", "1. FC Bee won."),
+        ("1. Mai 1945 endete der Krieg.", "1. Mai 1945 endete der Krieg."),
+        ("Sizes: | Bee | mm | | --- | --- | | queen | | | worker | 12 |", "Sizes: Bee, mm; queen; worker, 12"),
+        ("The size is: | x - y |", "The size is: | x - y |"),
+        ("Write ``a`b`` or `` `c` ``.", "Write a`b or `c`."),
+        ("\u871c\u8702**\u8df3\u821e**\u3002 \u201c*Bees*\u201d", "\u871c\u8702\u8df3\u821e\u3002 \u201cBees\u201d"),
         ("* * * * * runs each minute.", "* * * * * runs each minute."),
     ],
 )
@@ -215,6 +221,13 @@ CODE = (
 @given(st.lists(st.sampled_from(WORDS + CODE), min_size=1).map(" ".join))
 def test_code_among_words_stays_as_it_is(text: str) -> None:
     assert strip_marks(f"So {text}") == f"So {text}"
+
+
+@pytest.mark.parametrize("text", ["`" * 200_000, f"[a]({'.md' * 40_000}", ": | " * 40_000 + "x"])
+def test_a_reply_that_repeats_itself_is_read_in_linear_time(text: str) -> None:
+    started = process_time()
+    assert strip_marks(text) == text
+    assert process_time() - started < 20  # they take less than a second together; in quadratic time, a minute each
 
 
 @given(st.text("*_[](){}<>|#->/:.b1 ").map(lambda text: f"x{' '.join(text.split())}x"))

@@ -1,6 +1,7 @@
 """Stretches of long documents: whole blocks under their headings, within the room that there is."""
 
 import re
+from time import process_time
 
 import numpy as np
 import pytest
@@ -167,6 +168,12 @@ def test_hidden_text_between_two_blocks_does_not_exceed_the_room() -> None:
     document = cut_segments(Document("d", f"<h1>Bees</h1><p>Bees dance.</p>{hidden}<p>Bees fly.</p>"))
     found = choose_stretches(document, np.ones((1, len(document.segments)), np.float32), 100)
     assert [document.text[one.start : one.end] for one in found] == ["Bees dance.", "Bees fly."]
+
+
+def test_lists_that_are_never_closed_are_read_in_linear_time() -> None:
+    started = process_time()
+    assert len(texts(f"<p>Bees need:</p>{'<ul><li>nectar' * 16_000}")) == 1
+    assert process_time() - started < 20  # it takes a second; in quadratic time, a minute
 
 
 PLACES = st.tuples(st.integers(0, 20), st.integers(0, 8))

@@ -271,6 +271,8 @@ GERMAN = "Die Bienen leben mit vielen in einer Kolonie, und sie finden die Blume
         pytest.param(
             "Where do the bees of a hive live, and how do they dance?", "", "Bienen tanzen.", "", id="few words"
         ),
+        pytest.param(ENGLISH, "English", "Ludwig van Beethoven.", "", id="names"),
+        pytest.param(ENGLISH, "English", "No.", "", id="one word"),
     ],
 )
 def test_an_answer_in_another_language_is_told(
@@ -310,7 +312,7 @@ def test_answers_by_rules_end_with_what_the_documents_lack(
 def test_marks_are_taken_off_an_answer_once(index: Index) -> None:
     sources = Sources(index, open_store(index))
     task = task_over(sources, sources.store.rows(["bees"]).tolist())
-    said = {"text": "**Bees** dance by `f(*a*)`:\n```py\nx = 1\n```", "citations": [0]}
+    said = {"text": "**Bees** dance by `f(*a*)`:\n```c#\r\nx = 1\n```", "citations": [0]}
     reader = open_reader(
         Tools(
             sources, Scripted(by_purpose(answer=[{"answer": [said]}])), AnswerSettings("whole", window=4096, mend=True)
