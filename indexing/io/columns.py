@@ -19,7 +19,8 @@ MOST_LINES = 10_000
 
 _NAME = re.compile(r"(?:[^\W\d][^\s/]*)?")
 """The name of a column as one word: neither a number nor a URL. The index of a frame has an empty name."""
-_FIRST_DELIMITER = re.compile(r'(?:"[^"]*"|[^",;])*+([,;])')
+# not possessive: see `keystone.indexing.lucene.analyzer`
+_FIRST_DELIMITER = re.compile(r'(?:"[^"]*"|[^",;])*([,;])')
 
 _FIELD = {by: re.compile(rf'(?:\A|{by})("(?:[^"]++|"")*+"(?={by}|\Z)|[^{by}]*+)', re.DOTALL) for by in ("\t", ",", ";")}
 

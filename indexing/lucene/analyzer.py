@@ -45,9 +45,10 @@ _SEPARATORS = (  # spaces, dashes, quotation marks, bullets, currencies, arrows,
 )
 _KNOWN = re.compile(rf"[\t\n\r -~{_LETTER}{_SEPARATORS}‘’]*")
 # Unicode Standard Annex 29, rules WB5 to WB13b: some marks join two letters, or two digits, and end a token elsewhere.
+# The group is not possessive: CPython before 3.11.5 loses its place where the last try of such a group fails.
 _TOKEN = re.compile(
     rf"[{_LETTER}{_DIGIT}_]++(?:[,;:.'‘’](?:(?<=[{_LETTER}][:.'‘’])(?=[{_LETTER}])|(?<=[{_DIGIT}][,;.'‘’])(?=[{_DIGIT}]))"
-    rf"[{_LETTER}{_DIGIT}_]++)*+"
+    rf"[{_LETTER}{_DIGIT}_]++)*"
 )
 _POSSESSIVE = ("'s", "’s", "'S", "’S")
 _STOP_WORDS = frozenset(
