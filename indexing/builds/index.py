@@ -153,9 +153,9 @@ def write_sets(
 ) -> dict[str, Any]:
     """Encode all documents for each set of impacts and each PLAID index; returns what `index.json` says of them.
 
-    If the index has passages, all of a document's passages are encoded. What `find_older` returns for the name of a set
-    of impacts is not encoded again. `UserError` for a model that is not a learned sparse encoder, and as from
-    `write_plaid`.
+    If the index has passages, all of a document's passages are encoded. `find_older` gets the name of a set of impacts
+    and returns the impacts of an older index; these are not encoded again. `UserError` for a model that is not a
+    learned sparse encoder, and as from `write_plaid`.
     """
     if not settings.impacts and not settings.plaid:
         return {}
