@@ -170,7 +170,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, model: str
 def test_the_commands_of_a_block_run_in_their_order(
     block: Block, samples: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that makes an index or answers finds none of them."""
+    """A command that makes an index, answers, nuggets or rubrics finds none of them."""
     monkeypatch.setenv("PATH", f"{samples / 'bin'}{os.pathsep}{os.environ['PATH']}")
     if any("runs/demo/" in command for command in block.commands):
         (samples / "runs/demo").mkdir()
@@ -184,6 +184,8 @@ def test_the_commands_of_a_block_run_in_their_order(
             shutil.rmtree(samples / "index", ignore_errors=True)
         if words[:1] == ["answer"]:
             (samples / "answers.jsonl").unlink()
+        if words[1:2] == ["create"]:
+            (samples / words[words.index("--out") + 1]).unlink(missing_ok=True)
         done = run_command(command, samples, request)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         printed += done.stdout + done.stderr

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import find_run_files
 from keystone.runs.pipeline.file_names import COSTS_FILE, STAGE_COSTS, USAGE_FILE
 from keystone.runs.report.say import say, say_result, say_warnings
 
@@ -66,8 +65,12 @@ def read_topic_ids(given: str) -> frozenset[str]:
 
 def list_files(paths: Sequence[Path]) -> list[Path]:
     """List the run files that paths name: files, run directories, and each file of folders but `BESIDE_RUNS`."""
-    found = []
-    for path in find_run_files(paths):
+    if any(path.is_dir() for path in paths):
+        from keystone.runs.pipeline.table import find_ranking  # which loads the modules of all stages
+
+        paths = [*map(find_ranking, paths)]
+    found = list[Path]()
+    for path in paths:
         inside = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         found += [file for file in inside if file is path or not BESIDE_RUNS.match(file.name)]
     if not found:

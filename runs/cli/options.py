@@ -21,6 +21,7 @@ from keystone.runs.pipeline.file_names import CONFIG
 
 if TYPE_CHECKING:
     from keystone.runs.config.run_config import RunConfig
+    from keystone.runs.evaluation.measures import Measure
     from keystone.runs.pipeline.model_runner import RunWithModel
 
 
@@ -94,17 +95,20 @@ JsonFile = Annotated[
     typer.Option("--out", metavar="FILE", help="Write means, values of each topic and p-values to this file, as JSON."),
 ]
 CORES = os.cpu_count() or 1
+DEFAULT_MEASURE = "nDCG@10"
+"""The measure of options that name one."""
 REPORTED_RECORDS = 5
 """The number of skipped records, and of violations of each kind, that are printed one by one."""
 
 
-def find_run_files(paths: Sequence[Path]) -> list[Path]:
-    """Find the run files that paths name: the last ranking of a run directory, or else the path itself."""
-    if not any(path.is_dir() for path in paths):
-        return list(paths)  # without the modules of all stages
-    from keystone.runs.pipeline.table import find_ranking
+def read_measure(given: Sequence[str] | None) -> "Measure":
+    """Read the measure of an option that names one, or else `DEFAULT_MEASURE`. `UserError` for several."""
+    from keystone.runs.evaluation.measures import parse_measure
 
-    return list(map(find_ranking, paths))
+    name, *others = given or [DEFAULT_MEASURE]
+    if others:
+        raise UserError(f"--measure: found {', '.join([name, *others])}, expected one measure")
+    return parse_measure(name)
 
 
 def read_with_budget(

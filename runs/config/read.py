@@ -1,7 +1,8 @@
 """The reader of configurations: a preset, a YAML file laid over it, and `key=value` settings over both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
@@ -111,10 +112,11 @@ def make_config(
     return read_config(config, own, preset, {"index": "index"})
 
 
-def _blame_overrides(found: Mapping[str, str], layers: Sequence[Layer], whole: dict[str, Any]) -> dict[str, str]:
+def _blame_overrides(found: Iterable[str], layers: Sequence[Layer], whole: dict[str, Any]) -> dict[str, str]:
     """Find the override that causes each error; it is empty if the file or the preset causes the error.
 
-    `found` has an error's key by its message. Every layer gets the required values, so that the others can be checked.
+    An error blames the last override that changes the value under its key. If there is none, it blames the first one
+    with which it occurs. Every layer gets the required values, so that the others can be checked.
     """
     required = {key for key, field in RunConfig.model_fields.items() if field.is_required()} & whole.keys()
     blamed: dict[str, str] = {}
@@ -125,8 +127,19 @@ def _blame_overrides(found: Mapping[str, str], layers: Sequence[Layer], whole: d
         except ValidationError as error:
             errors = [_explain(item) for item in error.errors()]
         blamed = {message: blamed.get(message, override) for message in errors}
-    by_key = {override.partition("=")[0]: override for override, _ in layers}
-    return {message: by_key.get(key) or blamed.get(message, "") for message, key in found.items()}
+    for message in found:
+        key = message.partition(":")[0].split(".")
+        for (_, before), (override, after) in pairwise(layers):
+            if _get_value(before, key) != _get_value(after, key):
+                blamed[message] = override
+    return blamed
+
+
+def _get_value(values: Any, keys: Iterable[str]) -> Any:
+    """Get the value under keys within each other, or what stands in its place; None if there is nothing."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else values
+    return values
 
 
 def _format_error(message: str, key: str, override: str, source: str) -> str:

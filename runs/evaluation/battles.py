@@ -1,6 +1,6 @@
 """Battles of answers: which of two a model prefers, narrative by narrative in both orders, and the outcome."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,12 @@ import numpy as np
 from keystone.generation.grading.rate_answers import AnswerPair, Battle, BothOrders, judge_battles, score_choices
 from keystone.generation.types import Failure
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.answers.files import Submission, read_submission
 from keystone.runs.evaluation.cautions import caution_about_topics
+from keystone.runs.evaluation.kept import Item, keep_items
 from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.trec.arrays import Floats
@@ -104,8 +106,22 @@ def decide(first: Battle | Failure, second: Battle | Failure) -> float | None:
 
 
 def write_verdicts(path: Path, pair: Pair, narratives: Mapping[str, str]) -> None:
-    """Write a line for each judged order, with the keys of RAGDoll's arena. The file appears when it is whole."""
-    write_json_lines(path, (line for one in pair.fights for line in _list_lines(pair, one, narratives[one.topic_id])))
+    """Write a line for each judged order, with the keys of RAGDoll's arena. The file appears when it is whole.
+
+    `UserError` if the file has a verdict that would be lost or changed.
+    """
+    lines = [line for one in pair.fights for line in _list_lines(pair, one, narratives[one.topic_id])]
+    nouns = "verdict", "verdicts"
+    keep_items(path, nouns, lambda out: _list_items(line for _, line in read_json_lines(out)), _list_items(lines))
+    write_json_lines(path, lines)
+
+
+def _list_items(lines: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
+    """List the verdicts of lines. One that failed is none."""
+    for line in lines:
+        if line.get("status") != "failed":
+            first, topic, second = (str(line.get(key)) for key in ("assistant_a_run_id", "qid", "assistant_b_run_id"))
+            yield (first, topic, f"against {second}"), line
 
 
 def _list_lines(pair: Pair, fight: Fight, narrative: str) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ Sources: trec-rag-data at 1de1b22 (`rubrics` with `criterion`, `weight`, `axis`)
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import fsum, isnan, nan
@@ -19,6 +19,7 @@ from keystone.generation.prompts.evaluation import CriterionType
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import make_folder, write_json_lines
 from keystone.retrieval.types import Topic
+from keystone.runs.evaluation.kept import Item, keep_items
 from keystone.runs.evaluation.nuggets.files import TOPIC_KEYS
 from keystone.runs.parts import REQUIRED, Id, Objects, Part, filled, first_of
 from keystone.runs.tracks.violations import parse_lines, write_csv
@@ -171,6 +172,16 @@ FORMS: Mapping[str, Callable[[Rubric], dict[str, Any]]] = {
 def write_rubrics(path: Path, rubrics: Iterable[Rubric], form: str = "ragdoll") -> None:
     """Write one rubric per line in one of `FORMS`. The file appears when it is whole."""
     write_json_lines(path, map(FORMS[form], rubrics))
+
+
+def keep_criteria(out: Path, rubrics: Iterable[Rubric], form: str) -> None:
+    """Raise `UserError` if the file `out` has a criterion that these rubrics lack or change in their form."""
+    made = (_parse_rubric(FORMS[form](one)) for one in rubrics)
+    keep_items(out, ("criterion", "criteria"), lambda path: _list_items(read_rubrics(path)), _list_items(made))
+
+
+def _list_items(rubrics: Iterable[Rubric]) -> Iterator[Item]:
+    return (((one.run_id, one.topic_id, own.text), own) for one in rubrics for own in one.criteria)
 
 
 def create_rubrics(

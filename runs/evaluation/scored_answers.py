@@ -18,6 +18,7 @@ from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import open_binary
 from keystone.runs.evaluation.agreement import Agreement
 from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.kept import keep_items
 from keystone.runs.evaluation.nuggets.cited import CitedAnswer, read_cited_answers
 from keystone.runs.evaluation.nuggets.files import NuggetBank
 from keystone.runs.evaluation.nuggets.score import add_cautions, name_runs, read_assigned, score_banks, score_cited
@@ -243,16 +244,7 @@ def label_items(records: Sequence[Record], kind: Kind) -> Iterator[tuple[tuple[s
 
 def keep_labels(out: Path, made: Sequence[Record], kind: Kind) -> None:
     """Raise `UserError` if the file `out` has a label that `made` lacks or changes, as one that a person corrected."""
-    if not out.is_file() or not out.stat().st_size:
-        return
-    new = dict(label_items(made, kind))
-    lost = [key for key, label in label_items(kind.read(out), kind) if new.get(key) != label]
-    if lost:
-        run, topic, name = lost[0]
-        raise UserError(
-            f"{out}: {plural(len(lost), 'label')} would be lost or changed, such as that of {name!r:.60} for run "
-            f"{run!r} and topic {topic!r}; name another file with --out, or remove this one"
-        )
+    keep_items(out, ("label", "labels"), lambda path: label_items(kind.read(path), kind), label_items(made, kind))
 
 
 Labels = Mapping[tuple[str, str, str], int]

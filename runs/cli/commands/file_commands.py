@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import REPORTED_RECORDS, Json, Quiet, check_outputs, find_run_files
+from keystone.runs.cli.leaderboard import list_files
+from keystone.runs.cli.options import REPORTED_RECORDS, Json, Quiet, check_outputs
 from keystone.runs.report.say import say, say_output, say_result
 from keystone.runs.wording import plural
 
@@ -21,7 +22,8 @@ REPORTED_REPAIRS = 20
 
 def fuse(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run files of any system, or run directories, whose last ranking counts.")
+        list[Path],
+        typer.Argument(help="Run files, folders of them, or run directories, whose last ranking counts."),
     ],
     out: Annotated[Path, typer.Option(help="The run file to write.")],
     method: Annotated[
@@ -59,7 +61,7 @@ def fuse(
     parameters = {name: value for (name, _, _), value in zip(assignments, values, strict=True)}
     settings = FusionSettings(find_method(method), depth, norm, parameters)
     cautions = list[str]()
-    write_run(out, fuse_files(find_run_files(runs), tag, settings, weight_of_run, cautions.append))
+    write_run(out, fuse_files(list_files(runs), tag, settings, weight_of_run, cautions.append))
     say_output("fuse", runs, out, json, cautions)
 
 

@@ -9,8 +9,10 @@ from typer.core import TyperGroup
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.commands.report_command import check_picture
+from keystone.runs.cli.leaderboard import list_files
 from keystone.runs.cli.options import (
     CORES,
+    DEFAULT_MEASURE,
     REPORTED_RECORDS,
     Json,
     Overrides,
@@ -18,9 +20,9 @@ from keystone.runs.cli.options import (
     Threads,
     check_outputs,
     check_run_outputs,
-    find_run_files,
     name_config,
     open_runner,
+    read_measure,
     read_model_settings,
 )
 from keystone.runs.report.say import say, say_result, say_warnings
@@ -177,7 +179,8 @@ ModelConfig = Annotated[Path | None, typer.Option(help="A YAML file, as for run,
 @judge.command(JudgeCommands.default)
 def judge_runs(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run files of any system, or run directories, to be pooled.")
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run files, folders of them, or run directories, to be pooled."),
     ],
     config: Annotated[
         Path | None, typer.Option(help="A YAML file, as for run, with the index, the topics and the model.")
@@ -195,7 +198,10 @@ def judge_runs(
     relevant_from: Annotated[
         int, typer.Option(min=1, help="The grade from which a document is relevant for the binary kappa.")
     ] = 1,
-    measure: Annotated[str, typer.Option("--measure", "-m", help="The measure that orders the runs.")] = "nDCG@10",
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("--measure", "-m", help="The measure that orders the runs.", show_default=DEFAULT_MEASURE),
+    ] = None,
     set: Overrides = None,
     json: Json = False,
     threads: Threads = CORES,
@@ -209,14 +215,13 @@ def judge_runs(
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.circular import name_record
     from keystone.runs.evaluation.judging.judge import Pool, compare_with, judge_files
-    from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.pipeline.job import open_job
     from keystone.runs.report.judging import list_comparison, print_comparison
     from keystone.runs.trec.run_files import read_qrels, read_unsorted_run
 
     if cascade and repeats > 1:
         raise UserError(f"found --cascade and --repeats {repeats}, expected one of them")
-    ordered_by, runs = parse_measure(measure), find_run_files(runs)
+    ordered_by, runs = read_measure(measure), list_files(runs)
     settings = read_config(config, ["run_id=judge", *(set or ())] if config is None else set)
     settings.require_model()
     settings.refuse_fixed_samples(repeats)
@@ -237,7 +242,7 @@ def judge_runs(
         told = {"out": out, "judgments": number, "graded_by": judge_name, "agreement": agreement}
         say_result("judge", runs, told)
     elif comparison is not None and against is not None:
-        print_comparison(comparison, against, relevant_from, measure)
+        print_comparison(comparison, against, relevant_from, str(ordered_by))
 
 
 @judge.command()

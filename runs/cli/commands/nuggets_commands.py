@@ -73,7 +73,7 @@ def create(
     Example: keystone nuggets create model.yaml --run out/my-run --to ragtime --out nuggets.jsonl
     """
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.nuggets.files import write_nuggets
+    from keystone.runs.evaluation.nuggets.files import keep_nuggets, write_nuggets
     from keystone.runs.evaluation.nuggets.judge import create_banks, create_banks_from_run
 
     if (qrels is None) == (run is None):
@@ -86,6 +86,7 @@ def create(
         else:
             assert qrels is not None
             banks, cautions = create_banks(settings, qrels, relevant_from, run_with_model)
+    keep_nuggets(out, banks, to)
     write_nuggets(out, banks, to)
     say_output("nuggets create", config, out, json, cautions)
 

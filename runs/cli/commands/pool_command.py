@@ -8,7 +8,7 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.leaderboard import list_files
-from keystone.runs.cli.options import Json, Quiet, check_outputs
+from keystone.runs.cli.options import DEFAULT_MEASURE, Json, Quiet, check_outputs, read_measure
 from keystone.runs.report.say import say, say_result, say_warnings
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ def pool(
             metavar="QRELS", help="Measure all runs without the judgments that only one team brought, team by team."
         ),
     ] = None,
-    measure: Annotated[str, typer.Option("--measure", "-m", help="The measure of --leave-out.")] = "nDCG@10",
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("--measure", "-m", help="The measure of --leave-out.", show_default=DEFAULT_MEASURE),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -51,7 +54,6 @@ def pool(
     from keystone.indexing.io.writing import write_whole
     from keystone.runs.evaluation.batch import caution_about_shared_tags, list_teams
     from keystone.runs.evaluation.evaluate import check_run
-    from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.evaluation.pooling import (
         describe_pool,
         leave_teams_out,
@@ -65,7 +67,7 @@ def pool(
 
     if out is None and leave_out is None:
         raise UserError("expected --out with a pool to write, or --leave-out with judgments")
-    files, wanted = list_files(runs), parse_measure(measure)
+    files, wanted = list_files(runs), read_measure(measure)
     check_outputs([*files, *(without or ()), leave_out], {"--out": out})
     judged: dict[str, set[str]] = {}
     for topic, doc in (row for path in without or () for row in list_judged(path)):
@@ -97,7 +99,7 @@ def pool(
         say(str(out))
         print_pool(statistics)
     if judgments:
-        print_left_out(left_out, measure)
+        print_left_out(left_out, str(wanted))
 
 
 def read_runs(files: "Sequence[Path]") -> "list[Run]":

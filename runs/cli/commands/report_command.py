@@ -7,7 +7,16 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.leaderboard import MOST_COMPARED, list_files, write_leaderboard
-from keystone.runs.cli.options import JUDGMENTS, WANTED, Json, Quiet, RelevantFrom, SkipBad, check_outputs
+from keystone.runs.cli.options import (
+    JUDGMENTS,
+    WANTED,
+    Json,
+    Quiet,
+    RelevantFrom,
+    SkipBad,
+    check_outputs,
+    read_measure,
+)
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.report.say import say, say_output, say_result
 
@@ -124,7 +133,6 @@ def diagnose(
     from keystone.runs.evaluation.diagnosis.diagnose import diagnose as diagnosed
     from keystone.runs.evaluation.diagnosis.diagnose import measure_worth
     from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
-    from keystone.runs.evaluation.measures import parse_measure
     from keystone.runs.evaluation.nuggets.files import read_nuggets
     from keystone.runs.report.diagnosis import describe_diagnosis, print_diagnosis
     from keystone.runs.report.plots import draw_losses, write_figure
@@ -133,9 +141,7 @@ def diagnose(
         raise UserError("expected either --qrels with judgments or --nuggets with nuggets")
     if measure is not None and qrels is None:
         raise UserError("--measure: expected with --qrels, since nuggets do not judge rankings")
-    if len(measure or ()) > 1:
-        raise UserError(f"--measure: found {', '.join(measure or ())}, expected one measure")
-    wanted = parse_measure(measure[0]) if measure else None
+    wanted = read_measure(measure) if measure else None
     for path in out or []:
         check_picture(path, JSON_FORMAT)
         check_outputs([directory, qrels, nuggets], {"--out": path})

@@ -63,7 +63,7 @@ def create(
     Example: keystone rubrics create model.yaml --qrels qrels.txt --out rubrics.jsonl
     """
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.rubrics import create_rubrics, write_rubrics
+    from keystone.runs.evaluation.rubrics import create_rubrics, keep_criteria, write_rubrics
 
     settings = read_config(config, set)
     check_run_outputs(settings, [name_config(config), qrels], {"--out": out})
@@ -71,6 +71,7 @@ def create(
         made, cautions = create_rubrics(settings, qrels, relevant_from, run_with_model)
     if not made:
         raise UserError(f"{config}: the model gave no usable criterion: {cautions[-1]}")
+    keep_criteria(out, made, to)
     write_rubrics(out, made, to)
     say_output("rubrics create", config, out, json, cautions)
 

@@ -125,8 +125,8 @@ def replay(
     if qrels is None and nuggets is None and topic is not None:
         raise UserError("--topic: expected with --qrels or --nuggets")
     calls, torn = sessions.read_calls(log)
-    if torn and not quiet:
-        say(torn, err=True)
+    for lost in () if quiet else torn:
+        say(lost, err=True)
     if session is not None:
         calls = sessions.select_session(log, calls, session)
     if not calls:

@@ -41,7 +41,7 @@ from keystone.runs.evaluation.answers.files import (
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.evaluate import Counts, Evaluation
 from keystone.runs.evaluation.resample import NORMAL_QUANTILE
-from keystone.runs.evaluation.use import UseRecord, list_texts, name_use_file, write_use_records
+from keystone.runs.evaluation.use import UseRecord, keep_use_records, list_texts, name_use_file, write_use_records
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.wording import plural
 
@@ -321,7 +321,8 @@ def judge_files(
 
     Returns the measures of use of each file. A missing answer answers nothing, and the model is not asked. If the model
     gives no usable reply, an answer has no judgment, and a caution says why. `UserError` without a model, for a file
-    with none of the topics, and for a file without any judgment.
+    with none of the topics, for a file without any judgment, and if a judgment would be lost or changed. Then the
+    function writes nothing.
     """
     judge = config.require_model().name
     submissions = [read_submission(path) for path in paths]
@@ -346,8 +347,10 @@ def judge_files(
                 records[topic_id] = UseRecord(topic_id, judge, *texts, use)
         if not records:
             raise UserError(failures[0])
-        write_use_records(name_use_file(path), [*records.values()])
+        keep_use_records(path, one.answers, records)
         judged.append((replace(one, uses=records), failures))
+    for path, (one, _) in zip(paths, judged, strict=True):
+        write_use_records(name_use_file(path), [*(one.uses or {}).values()])
     return _evaluate(judged, sorted(asked))
 
 

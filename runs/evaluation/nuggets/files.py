@@ -18,6 +18,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.types import Span, Store, document_id
+from keystone.runs.evaluation.kept import Item, keep_items
 from keystone.runs.parts import REQUIRED, Id, Listed, Objects, Part, filled, first_of
 from keystone.runs.track_rules import DEFAULT_TEAM, Aggregator
 from keystone.runs.tracks.answer_files import is_integer
@@ -296,6 +297,19 @@ def write_nuggets(path: Path, banks: Iterable[NuggetBank], form: str = "nuggetiz
     if form == "nuggetbank" and banks and max(topics.values()) > 1:
         raise UserError(f"{path}: topic {topics.most_common(1)[0][0]!r} has several runs; a NuggetBank holds none")
     write_json_lines(path, map(FORMS[form], banks))
+
+
+def keep_nuggets(out: Path, banks: Iterable[NuggetBank], form: str) -> None:
+    """Raise `UserError` if the file `out` has a nugget that these banks lack or change in their form."""
+    encoded = ((str(out), FORMS[form](bank)) for bank in banks)
+    keep_items(out, ("nugget", "nuggets"), _list_items, _list_items(out, encoded))
+
+
+def _list_items(path: Path, records: Iterable[tuple[str, dict[str, Any]]] | None = None) -> Iterator[Item]:
+    """List the nuggets of a file. One without an importance, since the model failed, may still get one."""
+    for bank in read_nuggets(path, records):
+        for one in bank.nuggets:
+            yield (bank.run_id, bank.topic_id, one.describe()), None if one.importance == "failed" else one
 
 
 def encode_for_nuggetizer(bank: NuggetBank) -> dict[str, Any]:

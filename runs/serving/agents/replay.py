@@ -14,7 +14,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.types import Document, Segment, Span, Store, document_id, find_document_ids
 from keystone.runs.evaluation.diagnosis.wanted import Wanted, list_nuggets
 from keystone.runs.evaluation.nuggets.files import read_nuggets
-from keystone.runs.serving.call_log import Call, CallLog, Front, Reply
+from keystone.runs.serving.call_log import FIRST_BYTES, Call, CallLog, Front, Reply
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.wording import plural
 
@@ -209,30 +209,37 @@ class LoggedCall:
 _ADAPTER = TypeAdapter(LoggedCall)
 
 
-def read_calls(path: Path) -> tuple[dict[int, LoggedCall], str]:
-    """Read the calls of a log by their line numbers; returns them and a sentence about a torn last line, or nothing.
+def read_calls(path: Path) -> tuple[dict[int, LoggedCall], list[str]]:
+    """Read the calls of a log by their line numbers; returns them and a sentence about each line that is torn.
 
-    A last line without its end is torn if it is no call: the server was stopped while it wrote. `UserError` for any
-    other line that is no call.
+    A last line without its end is torn if it is no call: the server was stopped while it wrote. If the disk was full
+    for a while, another process may have written a whole call after a part of one, and the rest stands further below.
+    `UserError` for any other line that is no call.
     """
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     calls: dict[int, LoggedCall] = {}
+    torn = list[str]()
     for number, line in enumerate(lines, 1):
         if not line:
             continue
         try:
             calls[number] = _ADAPTER.validate_json(line)
         except ValidationError as error:
-            if number == len(lines):
-                length = plural(len(line), "byte")
-                return calls, f"{path}:{number}: the last line is torn after {length}; it is left out"
             first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise UserError(f"{path}:{number}: not a logged call: {place or 'the line'}: {first['msg']}") from error
-    return calls, ""
+            is_part = first["type"] == "json_invalid" and (torn or FIRST_BYTES in line)
+            if not is_part and number < len(lines):
+                place = ".".join(map(str, first["loc"]))
+                raise UserError(f"{path}:{number}: not a logged call: {place or 'the line'}: {first['msg']}") from error
+            part, start, rest = line.rpartition(FIRST_BYTES)
+            try:
+                calls[number] = _ADAPTER.validate_json(start + rest)
+            except ValidationError:
+                part = line
+            torn.append(f"{path}:{number}: left out {plural(len(part), 'byte')} of a torn line")
+    return calls, torn
 
 
 def select_session(path: Path, calls: Mapping[int, LoggedCall], session: str) -> dict[int, LoggedCall]:

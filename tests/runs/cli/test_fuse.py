@@ -53,6 +53,17 @@ def test_a_run_of_segments_beside_one_of_documents_is_told(paths: list[Path]) ->
     assert not keystone_here("fuse", paths[2], paths[2], "--out", paths[0]).stderr
 
 
+def test_a_folder_stands_for_its_runs_and_takes_no_output(
+    paths: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder, out = paths[0].parent, tmp_path_factory.mktemp("fused")
+    assert keystone_here("fuse", *paths, "--weights", "1,2,3", "--out", out / "a").returncode == 0
+    assert keystone_here("fuse", folder, "--weights", "1,2,3", "--out", out / "b").returncode == 0
+    assert (out / "a").read_bytes() == (out / "b").read_bytes()
+    refused = keystone_here("fuse", folder, "--out", folder / "c")
+    assert f"lies in {folder}, which the command reads" in refused.stderr
+
+
 def test_a_file_without_rows_is_no_run(paths: list[Path]) -> None:
     paths[1].write_text("")
     with pytest.raises(UserError, match=r"b\.trec: holds no row, expected a run"):

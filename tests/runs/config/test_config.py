@@ -415,6 +415,24 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path: Path) -> None:
             "--set fusion.method=rrf: fusion.parameters.phi: no parameter of method 'rrf'; expected one of k",
             id="a value of the file that another setting forbids",
         ),
+        pytest.param(
+            "",
+            ["model.backend=batch", "model.budget.calls=1", "model.name=m"],
+            "--set model.budget.calls=1: model.budget: found with backend 'batch', expected 'endpoints' or 'command'",
+            id="a setting before one without which the section is not checked",
+        ),
+        pytest.param(
+            "",
+            ["rerank.stride=9", "rerank.block=9", "rerank.method=sliding", "rerank.depth=50"],
+            "--set rerank.stride=9: rerank.stride: found 9, expected below block, which is 9",
+            id="a setting that a later one makes impossible",
+        ),
+        pytest.param(
+            "",
+            ["fusion.k=0", "fusion={k: -1}"],
+            "--set fusion={{k: -1}}: fusion.k: found -1; input should be greater than or equal to 1",
+            id="a setting in place of another one",
+        ),
     ],
 )
 def test_an_error_names_the_file_or_the_setting_that_causes_it(

@@ -228,6 +228,8 @@ def test_the_command_prints_each_run_before_and_after(tmp_path: Path) -> None:
         ("B", 2, 0.25),
     ]
     assert "P@2 without the judgments that only the team brought:" in CliRunner().invoke(app, call).output
+    twice = CliRunner().invoke(app, [*call, "-m", "P@1"])
+    assert str(twice.exception) == "--measure: found P@2, P@1, expected one measure"
     neither = CliRunner().invoke(app, ["pool", str(tmp_path / "a")])
     assert "expected --out with a pool to write, or --leave-out" in str(neither.exception)
     (tmp_path / "other").write_text("9 0 x 1\n")

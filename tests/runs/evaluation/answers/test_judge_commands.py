@@ -131,6 +131,7 @@ def test_a_batch_has_all_requests_and_is_answered_later(folder: Path, command: s
                      "--out out/topics.jsonl: is out/topics.jsonl", id="over the topics"),
         pytest.param(["pair", "out/good", "out/bad", "--out", "out/bad/answers"], "lies in out/bad", id="in a run"),
         pytest.param(["use", "out/none"], "found no questions", id="no run"),
+        pytest.param(["a.trec", "-m", "P@1", "-m", "P@2"], "found P@1, P@2, expected one measure", id="two measures"),
     ],
 )  # fmt: skip
 def test_an_impossible_command_is_one_message(folder: Path, arguments: list[str], message: str) -> None:

@@ -127,6 +127,22 @@ def test_ties_and_failures_prefer_nobody(files: tuple[Path, Path], tmp_path: Pat
     assert any(one.startswith("2: no verdict: ") for one in pair.cautions)
 
 
+def test_no_verdict_that_stands_is_lost_and_a_failed_one_is_made(files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    write_verdicts(out, fight(files, lambda user: judge(user) if "Dance 1?" in user else "Both.")[0], NARRATIVES)
+    pair, _ = fight(files)
+    for _ in range(2):
+        write_verdicts(out, pair, NARRATIVES)
+    assert '"failed"' not in out.read_text()
+    out.write_text(corrected := out.read_text().replace("By dances.", "By songs.", 1))
+    lost = r"out\.jsonl: 1 verdict would be lost or changed, such as that of run 'one' and topic '1': 'against other'"
+    with pytest.raises(UserError, match=lost):
+        write_verdicts(out, pair, NARRATIVES)
+    with pytest.raises(UserError, match="6 verdicts would be lost"):
+        write_verdicts(out, fight(files[::-1], narratives={"4": "Dance 4?"})[0], NARRATIVES)
+    assert out.read_text() == corrected
+
+
 def test_files_of_one_run_go_by_their_paths(tmp_path: Path) -> None:
     paths = tuple(write_answers(tmp_path / name, "r", {"1": ["Bees dance."]}) for name in ("a.jsonl", "b.jsonl"))
     pair, _ = fight((paths[0], paths[1]))

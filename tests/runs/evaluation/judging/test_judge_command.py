@@ -100,6 +100,18 @@ def test_the_pool_is_judged_once_and_the_record_tells_by_whom(
     assert len(server.requests) <= before + 4  # two passages can be the same request
 
 
+@pytest.mark.slow
+def test_a_folder_stands_for_its_runs(made: Made) -> None:
+    made.start()
+    named = made.read_lines()
+    (folder := made.folder / "runs").mkdir()
+    for path in made.files:
+        path.rename(folder / path.name)
+    judge_runs([folder], out=made.folder / "q", set=made.settings, quiet=True, threads=1)
+    assert made.read_lines() == named
+    assert [Path(run.file).name for run in made.read_record().runs] == [*RUNS]
+
+
 def test_a_document_that_the_index_lacks_has_no_judgment(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
     made.start()
     assert "1 document of the runs not in the index and not judged, such as gone" in capsys.readouterr().err
@@ -180,7 +192,7 @@ def test_a_failed_grade_is_no_judgment_and_is_asked_for_again(
     [
         pytest.param({"cascade": True, "repeats": 3}, "found --cascade and --repeats 3, expected one", id="both"),
         pytest.param({"set": ["index=i", "topics=t", "run_id=r"]}, "model: missing; expected a language", id="model"),
-        pytest.param({"measure": "nDGC"}, "measure 'nDGC': unknown", id="measure"),
+        pytest.param({"measure": ["nDGC"]}, "measure 'nDGC': unknown", id="measure"),
         pytest.param({"against": Path("q")}, "--out .*: is", id="out"),
         pytest.param({"against": Path("q.judge.json")}, "the record of --out .*: is", id="record"),
         pytest.param({"against": Path("gone")}, "gone: ", id="against"),

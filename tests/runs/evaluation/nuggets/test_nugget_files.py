@@ -21,7 +21,16 @@ from keystone.runs.evaluation.nuggets.cited import (
     read_cited_answers,
     write_cited_answers,
 )
-from keystone.runs.evaluation.nuggets.files import GoldAnswer, Nugget, NuggetBank, Source, read_nuggets, write_nuggets
+from keystone.runs.evaluation.nuggets.files import (
+    FORMS,
+    GoldAnswer,
+    Nugget,
+    NuggetBank,
+    Source,
+    keep_nuggets,
+    read_nuggets,
+    write_nuggets,
+)
 from tests.support.places import SHARED
 from tests.support.runs.answer_files import JSON
 
@@ -258,3 +267,21 @@ def test_bad_ratings_are_refused_with_their_place(tmp_path: Path, record: Any, m
     (tmp_path / "support").write_text(json.dumps({"topic_id": "1", "run_id": "r"} | record))
     with pytest.raises(UserError, match=message):
         read_cited_answers(tmp_path / "support")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_nugget_that_stands_in_a_file_is_lost_or_changed(tmp_path: Path, form: str) -> None:
+    first, unrated = Nugget("Bees dance.", "vital", sources=(Source("bees"),)), Nugget("Ants walk.", "failed")
+    made, out = NuggetBank("1", (first, unrated), "Why?"), tmp_path / "out.jsonl"
+    keep_nuggets(out, [made], form)
+    write_nuggets(out, [made], form)
+    keep_nuggets(out, [made], form)
+    keep_nuggets(out, [replace(made, nuggets=(first, replace(unrated, importance="okay"), Nugget("New.")))], form)
+    written = out.read_bytes()
+    for old, new in ((b"dance", b"sing"), (b"walk", b"run"), (b'"vital"', b'"okay"')):
+        out.write_bytes(written.replace(old, new))
+        with pytest.raises(
+            UserError, match=r"out.jsonl: 1 nugget would be lost or changed, .* topic '1': '"
+        ) as refused:
+            keep_nuggets(out, [made], form)
+        assert str(refused.value).endswith("; name another file with --out, or remove this one")

@@ -86,11 +86,18 @@ def test_the_commands_go_from_judgments_to_scores_and_ask_once(
         assert calls == 2 + 1 + 2
         assert make_all() == files
         assert len(server.requests) == calls
-        for path, label, corrected in ((assigned, "not_support", "support"), (rated, '"support":"0"', '"support":"2"')):
-            path.write_text(path.read_text().replace(label, corrected))
-            with pytest.raises(UserError, match=f"{path.name}: 1 label would be lost or changed"):
+        for path, content, (old, new), noun in zip(
+            (made, assigned, rated),
+            files,
+            (("vital", "okay"), ("not_support", "support"), ('"support":"0"', '"support":"2"')),
+            ("nugget", "label", "label"),
+            strict=True,
+        ):
+            path.write_text(corrected := path.read_text().replace(old, new))
+            with pytest.raises(UserError, match=f"{path.name}: 1 {noun} would be lost or changed"):
                 make_all()
-            path.write_bytes(files[1 if path is assigned else 2])
+            assert path.read_text() == corrected
+            path.write_bytes(content)
     told = capsys.readouterr().err
     assert f"warning: {qrels}: 1 relevant document not in the index, such as gone\n" in told
     assert "warning: 1 topic without a relevant document, which get no nuggets\n" in told

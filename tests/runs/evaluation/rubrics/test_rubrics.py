@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from keystone.generation.grading.nuggets import Verdict, create_criteria, grade_by_rules, grade_criteria, read_criteria
 from keystone.generation.types import Reply, Request
 from keystone.indexing.errors import Unusable, UserError
+from keystone.indexing.index import Index
+from keystone.runs.cli.commands.rubrics_commands import create
 from keystone.runs.evaluation.rubrics import (
     FORMS,
     Criterion,
     Rubric,
     count_failures,
+    keep_criteria,
     read_rubrics,
     score_criteria,
     score_rubrics,
@@ -27,6 +30,7 @@ from keystone.runs.evaluation.rubrics import (
 )
 from tests.support.models.scripted import Scripted
 from tests.support.runs.command_line import keystone
+from tests.support.servers.chat import serving
 
 VERDICT: dict[str, Verdict] = {
     "2": "satisfied",
@@ -193,6 +197,35 @@ def test_the_commands_go_from_rubrics_to_tables(tmp_path: Path) -> None:
     assert corrected != written
     assert "would be lost or changed" in keystone(*assign).stderr
     assert graded.read_text() == corrected
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_criterion_that_stands_in_a_file_is_lost_or_changed(tmp_path: Path, form: str) -> None:
+    made, out = [Rubric("a", make_criteria("5:2 -3:0"))], tmp_path / "out.jsonl"
+    write_rubrics(out, made, form)
+    keep_criteria(out, [*made, Rubric("b", make_criteria("1:2"))], form)
+    written = out.read_text()
+    for old, new, named in (('"c1"', '"d1"', "d1"), ("-3", "-4", "c1")):
+        out.write_text(written.replace(old, new))
+        with pytest.raises(UserError, match=f"1 criterion would be lost or changed, .* topic 'a': '{named}'"):
+            keep_criteria(out, made, form)
+
+
+@pytest.mark.slow
+def test_rubrics_are_created_once_and_a_corrected_one_stays(index: Index, topics: Path, tmp_path: Path) -> None:
+    (qrels := tmp_path / "qrels").write_text("1 0 bees 3\n")
+    reply = json.dumps({"criteria": [{"text": "The response names bees.", "type": "explicit", "weight": 5}]})
+    with serving(model=lambda _: reply) as server:
+        model = {"name": "m", "urls": [server.url], "key_env": "NO_KEY"}
+        places = {"index": str(index.folder), "topics": str(topics), "out": str(tmp_path / "out")}
+        (config := tmp_path / "run.yaml").write_text(json.dumps({"run_id": "r", "model": model} | places))
+        out = tmp_path / "rubrics.jsonl"
+        for _ in range(2):
+            create(config, qrels, out, quiet=True, relevant_from=2, to="ragdoll")
+        out.write_text(corrected := out.read_text().replace('"weight":5', '"weight":3', 1))
+        with pytest.raises(UserError, match=r"rubrics.jsonl: 1 criterion would be lost or changed, such as .* '1'"):
+            create(config, qrels, out, quiet=True, relevant_from=2, to="ragdoll")
+    assert out.read_text() == corrected
 
 
 def test_tables_that_cannot_be_written_are_named(tmp_path: Path) -> None:

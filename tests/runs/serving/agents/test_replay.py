@@ -107,7 +107,7 @@ def test_a_reply_of_other_bytes_is_named_and_fails(
     assert first.startswith(f"{log}:2: mcp search: the reply differs: 7 bytes in the log, ")
     assert "; surfaced 1: 'wasps#w0_0' in the log, 'bees#w0_0' now" in first
     assert last == f"{LINES - 1} of {LINES} calls have replies of the same bytes"
-    assert err == f"{log}:{LINES + 1}: the last line is torn after 15 bytes; it is left out\n"
+    assert err == f"{log}:{LINES + 1}: left out 15 bytes of a torn line\n"
 
 
 @pytest.mark.slow
@@ -184,6 +184,19 @@ def test_every_beginning_of_a_log_is_read_up_to_its_torn_line(tmp_path: Path) ->
         last = left == length - 1  # only the line end is missing
         assert len(calls) == complete + last
         assert bool(torn) == (left > 0 and not last)
+
+
+def test_a_line_that_is_torn_by_another_one_is_lost_alone(tmp_path: Path) -> None:
+    line, log = orjson.dumps({"time": 1.5, **LINE}), tmp_path / "calls.jsonl"
+    for cut in range(1, len(line)):
+        log.write_bytes(b"\n".join([line, line[:cut] + line, line[cut:], line, b""]))
+        calls, torn = read_calls(log)
+        assert [*calls] == [1, 2, 4]
+        rest = f"{len(line) - cut} byte{'s' if len(line) - cut > 1 else ''}"
+        assert torn == [
+            f"{log}:2: left out {cut} byte{'s' if cut > 1 else ''} of a torn line",
+            f"{log}:3: left out {rest} of a torn line",
+        ]
 
 
 @pytest.mark.parametrize(
