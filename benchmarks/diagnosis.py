@@ -27,7 +27,7 @@ from benchmarks.collections import COLLECTIONS, search_collection
 from keystone.indexing.index import open_index
 from keystone.indexing.io.writing import write_json_lines
 from keystone.indexing.store import build_store, open_store
-from keystone.runs.evaluation.diagnosis.diagnose import Stage, diagnose, name_losses
+from keystone.runs.evaluation.diagnosis.diagnose import Stage, diagnose, list_stages, name_losses
 from keystone.runs.evaluation.diagnosis.stored import StoredRun, open_stored_run
 from keystone.runs.evaluation.diagnosis.wanted import Wanted, list_nuggets, read_relevant_documents
 from keystone.runs.evaluation.nuggets.files import read_nuggets
@@ -138,7 +138,7 @@ def answer_topic(
 
 
 def compare_stages(run: StoredRun, kind: str, path: Path, out: Path) -> Iterator[tuple[str, int]]:
-    """Damage each stage in turn; yields rows of the table, each with the number of losses that were not found."""
+    """Damage each stage of the run in turn; yields rows of the table, each with the number of losses not found."""
     every = list_nuggets(read_nuggets(path)) if kind == "nuggets" else read_relevant_documents(path, 1, run.store)
     wanted = [one for one in every if one.topic_id in run.queries]
     lost = set(sorted({one.doc_id for one in wanted})[::2])
@@ -151,7 +151,7 @@ def compare_stages(run: StoredRun, kind: str, path: Path, out: Path) -> Iterator
 
     before = find_losses(None)
     yield f"| none, of {len(wanted):,} | {len(wanted) - before.count(None):,} | | {before.count(None):,} | |", 0
-    for stage in STAGES:
+    for stage in list_stages(open_stored_run(out)):
         pairs = list(zip(wanted, before, find_losses(stage), strict=True))
         damaged = [(old, new) for one, old, new in pairs if one.doc_id in lost]
         losses = [new for old, new in damaged if new != old]

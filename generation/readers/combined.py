@@ -28,6 +28,7 @@ from keystone.generation.readers.settings import (
     AgentSettings,
     EscalateSettings,
     FusedSettings,
+    set_combined,
 )
 from keystone.generation.readers.structure_reader import WritesFromEvidence, order_by_text, score_by_place
 from keystone.generation.readers.write import cut_to_tokens, leave_out_document_numbers
@@ -55,14 +56,11 @@ class Fused(WritesFromEvidence):
 
 
 def set_reader(tools: Tools, name: str, **limits: int) -> Tools:
-    """Set the reader of tools to another one with its defaults, the same evidence tokens, and some limits.
+    """Set the reader of tools to one that it combines.
 
     It makes no further searches: the readers that are combined read the same documents.
     """
-    settings = READERS[name].settings.model_validate(
-        {"name": name, "evidence_tokens": tools.reader.evidence_tokens, **limits}
-    )
-    return replace(tools, reader=settings, search=None)  # type: ignore[arg-type]
+    return replace(tools, reader=set_combined(tools.reader, name, **limits), search=None)
 
 
 def fuse_evidence(task: Task, found: Sequence[EvidenceSet], tools: Tools, k: int) -> EvidenceSet:

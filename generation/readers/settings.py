@@ -253,6 +253,18 @@ READERS = OpenTable(
 """The readers by name, those of other packages included."""
 
 
+def list_combined(reader: Any) -> list[str]:
+    """List the readers that a reader combines: those of `fused`, or those to which `escalate` turns."""
+    if isinstance(reader, EscalateSettings):
+        return reader.to
+    return reader.readers if isinstance(reader, FusedSettings) else []
+
+
+def set_combined(reader: Any, name: str, **limits: int) -> Any:
+    """Set a reader that another one combines: its defaults, with the same evidence tokens and some limits."""
+    return READERS[name].settings.model_validate({"name": name, "evidence_tokens": reader.evidence_tokens, **limits})
+
+
 def _read_settings(value: Any) -> Any:
     """The settings of the reader that a value names; without a name it is the plain reader."""
     if isinstance(value, StrictSettings):

@@ -15,7 +15,6 @@ from keystone.indexing.settings import NoneNamed, StrictSettings
 from keystone.retrieval.bm25 import Bm25System
 from keystone.retrieval.system import System
 from keystone.runs.config.sections import (
-    MOST_CHOSEN_ROWS,
     MOST_DEPTH,
     SHORT_FORM,
     Answer,
@@ -25,6 +24,7 @@ from keystone.runs.config.sections import (
     Queries,
     Retrieval,
     ShortName,
+    bound_chosen_rows,
 )
 from keystone.runs.track_rules import DEFAULT_TEAM, TRACKS
 
@@ -79,9 +79,7 @@ class RunConfig(StrictSettings):
         fusion, retrieval = (value.get(key, {}) if isinstance(value, dict) else None for key in ("fusion", "retrieval"))
         if not isinstance(fusion, dict) or not isinstance(retrieval, dict):
             return value
-        deepest = retrieval.get("depth", MOST_CHOSEN_ROWS)
-        most = min(deepest, MOST_CHOSEN_ROWS) if type(deepest) is int else MOST_CHOSEN_ROWS
-        depth = fusion.get("depth")
+        most, depth = bound_chosen_rows(retrieval.get("depth")), fusion.get("depth")
         if isinstance(depth, dict) and depth.get("choose") != "fixed":
             return value | {"fusion": {**fusion, "depth": {"most": most, **depth}}}
         if "depth" in fusion or not chooses_depth(value.get("track")):
@@ -180,7 +178,7 @@ class RunConfig(StrictSettings):
     @property
     def has_default_choice(self) -> bool:
         """Whether the depth of each narrative is chosen by the default settings of the track."""
-        most = min(self.retrieval.depth, MOST_CHOSEN_ROWS)
+        most = bound_chosen_rows(self.retrieval.depth)
         return chooses_depth(self.track) and (self.fusion.choice, self.fusion.depth) == (ChosenDepth(), most)
 
     def deepen(self, depth: int) -> Self:

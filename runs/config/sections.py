@@ -34,6 +34,14 @@ MOST_DEPTH = 100_000
 """The highest depth of a ranking."""
 
 
+def bound_chosen_rows(depth: Any = None) -> int:
+    """Bound the rows of a narrative by `MOST_CHOSEN_ROWS`, and by `retrieval.depth` if that is known and less.
+
+    Another check refuses a `depth` that is no whole number.
+    """
+    return min(depth, MOST_CHOSEN_ROWS) if type(depth) is int else MOST_CHOSEN_ROWS
+
+
 def _load_depths(value: Any) -> Any:
     """Load depths from a file with a topic id and a number on each line. Any other value is kept, with ids as text.
 
@@ -305,7 +313,7 @@ class Fusion(StrictSettings):
             if long.keys() - {"choose", "rows"}:
                 raise ValueError("depth: found more than rows with choose 'fixed', expected {choose: fixed, rows: 100}")
             return value | {"depth": long.get("rows", cls.model_fields["depth"].default)}
-        return value | {"depth": long.pop("most", MOST_CHOSEN_ROWS), "choice": long}
+        return value | {"depth": long.pop("most", bound_chosen_rows()), "choice": long}
 
     @model_serializer(mode="wrap")
     def _write_long_depth(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

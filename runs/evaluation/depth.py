@@ -20,7 +20,7 @@ from keystone.fusion.depth import (
 from keystone.indexing.errors import UserError
 from keystone.indexing.types import Progress, silent
 from keystone.runs.config.read import read_config
-from keystone.runs.config.sections import MOST_CHOSEN_ROWS
+from keystone.runs.config.sections import bound_chosen_rows
 from keystone.runs.evaluation.tune import RANKINGS_ALONE, draw_folds, perform_in_memory
 from keystone.runs.pipeline.job import open_job
 from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
@@ -144,7 +144,7 @@ def calibrate_run(
 ) -> dict[str, Any]:
     """Rank the narratives of a configuration and fit a calibration to judgments; returns what its file holds."""
     given = read_config(config, overrides)
-    depth = min(MOST_CHOSEN_ROWS, given.retrieval.depth) if given.fusion.choice is None else given.fusion.depth
+    depth = bound_chosen_rows(given.retrieval.depth) if given.fusion.choice is None else given.fusion.depth
     settings = read_config(config, [*overrides, f"fusion.depth={depth}", *RANKINGS_ALONE])
     values = perform_in_memory(open_job(settings, threads, progress), NARRATIVE_STAGES)
     several = len(settings.list_systems()) > 1 and settings.searches_narratives

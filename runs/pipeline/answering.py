@@ -32,7 +32,7 @@ from keystone.runs.pipeline.job import TOPICS_AT_ONCE, Job, open_job
 from keystone.runs.pipeline.model_runner import RunWithModel, describe_model, open_model_runner
 from keystone.runs.pipeline.ranking.rank import Hits, list_hits, rank_for_track
 from keystone.runs.pipeline.searches import Searches, open_job_reranker, share_means, work_in_thread
-from keystone.runs.pipeline.stage import StageKind, Step, Watch, tell_nobody
+from keystone.runs.pipeline.stage import Step, Watch, tell_nobody
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.grades import QRELS_FILE
 from keystone.runs.pipeline.stages.hybrid import HYBRID_FILE
@@ -40,7 +40,7 @@ from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import get_queries
 from keystone.runs.pipeline.stages.rerank import list_digests
 from keystone.runs.pipeline.stages.segments import choose_depths
-from keystone.runs.pipeline.table import list_rankings, list_records, perform
+from keystone.runs.pipeline.table import list_rankings, list_records, needs, perform
 from keystone.runs.pipeline.values import Artifact, MemoryValues, Values
 from keystone.runs.track_rules import set_topic_limits
 from keystone.runs.tracks.answer_files import cite_by_track_ids, get_metadata, make_answer_record
@@ -60,13 +60,11 @@ async def answer_topic(
     answer does not need it.
     """
 
-    def is_needed(one: Job, kind: StageKind) -> bool:
-        return kind.answers_need(one) or (watch is not None and kind.ranks_narratives is not None)
-
     def answer(one: Job, run_with_model: RunWithModel) -> Answer:
         values = _ToldValues(one, watch) if watch else MemoryValues(one)
+        is_needed = partial(needs, one, ranking=watch is not None)
         means = share_means(searches, run_with_model)
-        perform(values, run_with_model, partial(is_needed, one), means, watch or tell_nobody)
+        perform(values, run_with_model, is_needed, means, watch or tell_nobody)
         (found,) = values.get(ANSWERS_FILE)
         if watch:
             for sentence in found.sentences:
@@ -74,7 +72,7 @@ async def answer_topic(
             ranking = values.get(list_rankings(one.config).narrative_ranking)
             chosen = [depth.rows for depth in choose_depths(values, ranking)] if one.config.fusion.choice else None
             watch("run", rank_for_track(one, get_queries(values), ranking, chosen)[topic.id])
-        records = list_records(values, partial(is_needed, one))
+        records = list_records(values, is_needed)
         return replace(found, fallbacks=tuple(fallback for record in records for fallback in record.fallbacks))
 
     return await work_on_topic(job, model, topic, answer)

@@ -11,7 +11,7 @@ import orjson
 
 from keystone.fusion.methods import METHODS
 from keystone.generation.llm.usage import BUDGET_SPENT
-from keystone.generation.readers.settings import READERS, EscalateSettings, FusedSettings
+from keystone.generation.readers.settings import READERS, list_combined
 from keystone.generation.types import Answered, Support, SupportAction
 from keystone.indexing.corpora.segments import is_window
 from keystone.indexing.lucene.java import find_anserini_jar
@@ -55,8 +55,6 @@ def describe_inputs(job: Job) -> dict[str, Any]:
     config, plain = job.config, job.config.model_dump(mode="json")
     model, reader = config.model if config.find_model_step() else None, config.reader
     servers = select_facts(config.out, model.name, model.urls) if model else []  # by keystone doctor --model
-    combined = reader.readers if isinstance(reader, FusedSettings) else []
-    readers = [reader.name, *(reader.to if isinstance(reader, EscalateSettings) else combined)]
     return {
         "run_id": config.run_id,
         "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding, **counted},
@@ -72,7 +70,7 @@ def describe_inputs(job: Job) -> dict[str, Any]:
             **{package: version(package) for package in packages},
             **METHODS.find_package(config.fusion.method),
             **TRACKS.find_package(config.track or ""),
-            **dict(own for name in readers for own in READERS.find_package(name).items()),
+            **dict(own for name in (reader.name, *list_combined(reader)) for own in READERS.find_package(name).items()),
             **dict(own for one in config.make_systems().values() for own in KINDS.find_package(one.kind).items()),
             **({} if "url" in job.index.at else {"anserini": find_anserini_jar().name}),  # a server has its own
             "faiss": import_faiss().__version__,

@@ -117,6 +117,12 @@ def perform(
             kind.work(Work(values, run_with_model, before, means, watch))
 
 
+def needs(job: Job, kind: StageKind, *, answers: bool = True, ranking: bool = False) -> bool:
+    """Tell whether the answers of a job need a stage, or whether the last ranking of its narratives does."""
+    ranks = kind in NARRATIVE_STAGES or kind.ranks_narratives is not None
+    return (answers and kind.answers_need(job)) or (ranking and ranks)
+
+
 def list_records(values: Values, is_needed: Callable[[StageKind], bool] = lambda _: True) -> list[Any]:
     """List the records of a finished run's needed stages that tell where the model gave no usable reply."""
     wanted = [own for own in list_wanted(values.job.config) if is_needed(own[0])]

@@ -25,7 +25,7 @@ from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, add_jud
 from keystone.runs.evaluation.nuggets.files import read_nuggets
 from keystone.runs.evaluation.pooling import describe_pool, list_documents, pool_documents
 from keystone.runs.python.checks import check_count, check_path
-from keystone.runs.python.conversions import to_qrels, to_run
+from keystone.runs.python.conversions import extend, to_qrels, to_run
 from keystone.runs.python.files import AnyPath, list_measures
 from keystone.runs.report import explain as explanation
 from keystone.runs.report import leaderboard as rows
@@ -230,4 +230,4 @@ def diagnose(
     else:
         path = check_path(qrels, "qrels")
         found = diagnosis.diagnose(folder, lambda store: read_relevant_documents(path, relevant_from, store))
-    return PrintedDiagnosis(found.stages, found.findings, found.left_out, found.questions)
+    return extend(found, PrintedDiagnosis)

@@ -22,7 +22,7 @@ from keystone.indexing.types import describe_id, has_lone_surrogate, is_id
 from keystone.retrieval.types import Query
 from keystone.runs.config.read import PRESETS, read_config, read_preset
 from keystone.runs.config.run_config import RunConfig, chooses_depth
-from keystone.runs.config.sections import MOST_CHOSEN_ROWS, Answer, Fusion, Retrieval
+from keystone.runs.config.sections import Answer, Fusion, Retrieval, bound_chosen_rows
 from keystone.runs.trec.types import Qrels, Run
 
 T = TypeVar("T")
@@ -102,15 +102,14 @@ def lower_depths(below: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[
             break
         chosen = part == "fusion" and chooses_depth(track) and key not in below.get(part, {})
         long = isinstance(kept, Mapping)  # {choose: expected, most: 1000}
-        most = kept.get("most", MOST_CHOSEN_ROWS) if long else MOST_CHOSEN_ROWS
+        most = (kept if long else {}).get("most", bound_chosen_rows(limit))
         number = most if chosen or long else kept
         given = own.get(key, number)
         if isinstance(given, Mapping):
             given = given.get("rows", given.get("most", most if limit is None else min(most, limit)))
         elif key not in own and limit is not None and limit < number:
             given = limit
-            if not chosen:
-                lowered = {part: {key: {"most": limit} if long else limit}} | lowered
+            lowered = {part: {key: {"most": limit} if long else limit}} | lowered
         limit = int(given) if isinstance(given, int | np.integer) and (key in own or limit is not None) else None
     return lowered
 

@@ -4,12 +4,12 @@ The shape of a value tells which library made it, so no library is imported to r
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from itertools import repeat
 from math import isfinite
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from keystone.runs.trec.run_files import arrange_qrels, sort_as_trec_eval
 from keystone.runs.trec.topics import NARRATIVE_KEYS, check_topics
 from keystone.runs.trec.types import Qrels, Run, find_first_rows
 
+T = TypeVar("T")
 TEXT_NAMES = ("query", *NARRATIVE_KEYS)
 SCORE_NAMES = ("score",)
 """Columns of frames, besides those that judgments have too. `keystone.indexing.io.fields` has the rule for names."""
@@ -40,6 +41,11 @@ Row = tuple[Any, Any, Any, Any]
 """A query, a document, its score or grade, and the subtopic."""
 Refuse = Callable[[int, str], UserError]
 """Makes the error for a row, counted from 0, and the fault in it."""
+
+
+def extend(found: Any, kind: type[T]) -> T:
+    """Make a value of `kind`, which extends the data class of `found`, with the same fields."""
+    return kind(**{one.name: getattr(found, one.name) for one in fields(found)})
 
 
 def to_run(value: Any, tag: str | None = None) -> Run:

@@ -38,7 +38,7 @@ from keystone.runs.python.checks import (
     check_paths,
     write_override,
 )
-from keystone.runs.python.conversions import to_qrels, to_run, to_topics
+from keystone.runs.python.conversions import extend, to_qrels, to_run, to_topics
 from keystone.runs.python.files import AnyPath, list_measures
 from keystone.runs.python.steps import THREADS, open_job_of
 from keystone.runs.report.terminal import print_tuning
@@ -84,7 +84,7 @@ def tune(
     trials = Trials(check_path(qrels, "qrels"), named, attempts or None, check_count(folds, "folds", 2), skip_own)
     choose = tune_weights if weights else tuning.tune
     found = choose(check_path(config, "config"), [], trials, THREADS)
-    return PrintedTuning(found.configured, found.trials, found.held_out, found.whole, found.by_fold)
+    return extend(found, PrintedTuning)
 
 
 def judge(

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 from warnings import warn
@@ -30,7 +31,7 @@ from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_narrative, 
 from keystone.runs.pipeline.ranking.rank import number_documents, rank_rows
 from keystone.runs.pipeline.ranking.search import search_systems
 from keystone.runs.pipeline.run import run
-from keystone.runs.pipeline.stage import Before, StageKind, Work
+from keystone.runs.pipeline.stage import Before, Work
 from keystone.runs.pipeline.stages import queries as query_stages
 from keystone.runs.pipeline.stages.answer import ANSWERS_FILE
 from keystone.runs.pipeline.stages.grades import GRADES_FILE, QRELS_FILE
@@ -39,7 +40,7 @@ from keystone.runs.pipeline.stages.narrative import NARRATIVE_FILE
 from keystone.runs.pipeline.stages.queries import QUERIES_FILE, UnderstoodTopic, get_queries
 from keystone.runs.pipeline.stages.rerank import RERANKED_FILE, rerank_narratives
 from keystone.runs.pipeline.stages.search import choose_texts
-from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_rankings, perform
+from keystone.runs.pipeline.table import NARRATIVE_STAGES, list_rankings, needs, perform
 from keystone.runs.pipeline.values import MemoryValues, Values, convert_to_run
 from keystone.runs.python.callables import Encode, Fuse, Read, Score, fuse_by, name_encoder, read_by, rerank_by
 from keystone.runs.python.checks import (
@@ -226,12 +227,8 @@ def answer(
         if made:
             _make_queries(values, ask)
             _share(values, ranking)
-
-        def is_needed(kind: StageKind) -> bool:
-            ranks = kind in NARRATIVE_STAGES or kind.ranks_narratives is not None
-            return kind not in made and (kind.answers_need(job) if reader is None else ranks)
-
-        perform(values, ask, is_needed)
+        needed = partial(needs, job, answers=reader is None, ranking=reader is not None)
+        perform(values, ask, lambda kind: kind not in made and needed(kind))
         if reader is None:
             return values.get(ANSWERS_FILE)
         last = values.get(list_rankings(job.config).narrative_ranking)

@@ -16,11 +16,11 @@ from keystone.generation.readers.reader import (
     open_reader,
 )
 from keystone.generation.readers.settings import (
-    READERS,
     AgentSettings,
     EscalateSettings,
-    FusedSettings,
     StructureSettings,
+    list_combined,
+    set_combined,
 )
 from keystone.generation.types import EvidenceSet, Step
 from keystone.indexing.types import Store
@@ -146,9 +146,7 @@ def _foresee(asked: Asked, one: AskedTopic) -> Iterator[Ask | Foreseen]:
         for ask in list_answer_asks(config, one, model, "gather"):
             yield from [ask] * len(reader.to)
         return
-    names = reader.readers if isinstance(reader, FusedSettings) else []
-    read = [READERS[name].settings.model_validate({"name": name}) for name in names] or [reader]
-    for settings in read:
+    for settings in [set_combined(reader, name) for name in list_combined(reader)] or [reader]:
         if isinstance(settings, StructureSettings):
             name = str(settings.model_dump()["name"])
             yield foresee_reader(name, questions, settings.calls, settings.tokens, model)

@@ -13,7 +13,7 @@ from keystone.fusion.fuse import fuse_reciprocal_ranks, interleave
 from keystone.generation.context.topic import Sources, read_context
 from keystone.generation.readers.combined import read_open
 from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
-from keystone.generation.readers.settings import READERS
+from keystone.generation.readers.settings import READERS, list_combined, set_combined
 from keystone.generation.readers.write import NOTED
 from keystone.generation.types import EvidenceSet, Failure, Reply, Request
 from keystone.indexing.errors import Unusable
@@ -163,6 +163,25 @@ def test_queries_that_a_reply_does_not_call_full_stay_open(text: str, still: lis
 def test_a_reply_without_objects_is_refused() -> None:
     with pytest.raises(Unusable):
         read_open(Reply("all of them"), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "combined"),
+    [
+        ("plain", {}, []),
+        ("rdr2", {}, []),
+        ("fused", {"readers": ["plain", "agent"]}, ["plain", "agent"]),
+        ("escalate", {"to": ["graphreader"]}, ["graphreader"]),
+    ],
+)
+def test_readers_that_are_combined_have_their_defaults_and_the_same_evidence_tokens(
+    name: str, settings: dict[str, object], combined: list[str]
+) -> None:
+    reader = READERS[name].settings.model_validate({"name": name, "evidence_tokens": 99, **settings})
+    assert list_combined(reader) == combined
+    for one in combined:
+        plain = READERS[one].settings.model_validate({"name": one})
+        assert set_combined(reader, one) == plain.model_copy(update={"evidence_tokens": 99})
 
 
 def test_fused_readers_read_the_same_documents(sources: Sources) -> None:

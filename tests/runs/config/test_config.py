@@ -14,7 +14,7 @@ from keystone.runs.config import read
 from keystone.runs.config.presets import find_presets
 from keystone.runs.config.read import PRESETS, read_config
 from keystone.runs.config.run_config import RunConfig
-from keystone.runs.config.sections import Answer, Fusion, Queries, Retrieval
+from keystone.runs.config.sections import Answer, Fusion, Queries, Retrieval, bound_chosen_rows
 from keystone.runs.pipeline.job import describe_settings
 from keystone.runs.pipeline.stages.config import write_config
 
@@ -316,6 +316,16 @@ def test_a_track_that_chooses_depths_keeps_a_choice_that_is_given(fusion: str, c
     found = read_config(None, ["run_id=r", "index=i", "topics=t", "track=rag26", f"fusion={fusion}"]).fusion
     assert found.choice is not None
     assert (found.choice.choose, found.choice.threshold, found.depth) == chosen
+
+
+@pytest.mark.parametrize(("depth", "most"), [(None, 1000), (50, 50), (1000, 1000), (5000, 1000), ("500", 1000)])
+def test_a_chosen_depth_without_a_number_ends_with_the_search_or_with_1000_rows(depth: Any, most: int) -> None:
+    assert bound_chosen_rows(depth) == most
+    if isinstance(depth, int):
+        settings = ["run_id=r", "index=i", "topics=t", "answer.documents=20", f"retrieval.depth={depth}"]
+        by_track = read_config(None, [*settings, "track=rag26"])
+        assert (by_track.fusion.depth, by_track.has_default_choice) == (most, True)
+        assert read_config(None, [*settings, "fusion.depth={choose: expected}"]).fusion.depth == most
 
 
 @given(st.integers(100, 100_000))

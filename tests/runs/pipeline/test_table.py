@@ -145,6 +145,19 @@ def read_cited(directory: Path) -> dict[str, list[tuple[str, list[str]]]]:
     return {one["topic_id"]: [(own["text"], own["citations"]) for own in one["sentences"]] for one in records}
 
 
+def test_answers_and_the_last_ranking_each_need_their_own_stages(index: Index, topics: Path) -> None:
+    again = ["grading.method=grid", "rerank.method=listwise", "rerank.after=grades"]
+    job = open_job(configure(index, topics.parent, [*MODEL, *RULES, *again]))
+
+    def list_needed(**what: bool) -> list[str]:
+        return [kind.name for kind, _ in table.list_wanted(job.config) if table.needs(job, kind, **what)]
+
+    first, last = ["queries", "search", "hybrid", "narrative", "grades"], ["gather", "answer"]
+    assert list_needed() == [*first, *last]
+    assert list_needed(ranking=True) == [*first, "rerank", *last]
+    assert list_needed(ranking=True, answers=False) == [*first, "rerank"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [[], ["reader.name=agent", "reader.hits=9"]], ids=["plain", "agent"])
 def test_python_answers_as_a_run_does_and_reads_no_run(settings: list[str], index: Index, topics: Path) -> None:

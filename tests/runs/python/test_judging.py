@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.measures import parse_measures
 from keystone.runs.evaluation.tune import Trials
 from keystone.runs.evaluation.tune import tune as tune_files
+from keystone.runs.python.analysis import PrintedDiagnosis
+from keystone.runs.python.conversions import extend
+from keystone.runs.python.judging import PrintedTuning
 from keystone.runs.trec.run_files import read_qrels
 from tests.runs.evaluation.nuggets.test_nuggets_command import answer_by_server
 from tests.support.models.plain_model import say
@@ -88,6 +92,14 @@ def test_tuning_finds_what_the_command_finds(index: Index, topics: Path, tmp_pat
     tried = [one for attempt in attempts for one in ("--try", attempt)]
     shown = keystone_here("tune", config, "--qrels", qrels, *tried, "-m", "nDCG@5", "--folds", "2")
     assert str(found).splitlines() == shown.stdout.splitlines()
+
+
+@pytest.mark.parametrize("kind", [PrintedDiagnosis, PrintedTuning])
+def test_what_prints_as_a_command_does_has_each_field_of_what_the_command_prints(kind: Any) -> None:
+    values = range(len(fields(kind)))
+    made = extend(kind.__base__(*values), kind)
+    assert type(made) is kind
+    assert [getattr(made, field.name) for field in fields(kind)] == [*values]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import orjson
 import pytest
 import yaml
 
+from benchmarks.diagnosis import compare_stages
 from keystone.generation.types import Answer, Evidence, EvidenceSet, Sentence
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index, open_index
@@ -232,6 +233,13 @@ def test_every_loss_of_a_damaged_stage_is_attributed_to_it(graded: Path, tmp_pat
             lost = 0.5 if stage in ("corpus", "search", "systems", "queries") else 0
             assert worth["value"] == 1 - lost
             assert {one: gain for one, gain in worth["gains"].items() if gain} == ({stage: lost} if lost else {})
+
+
+@pytest.mark.slow
+def test_the_benchmark_damages_the_stages_that_its_run_has(graded: Path, tmp_path: Path) -> None:
+    rows = compare_stages(open_stored_run(graded), "qrels", write_wanted(tmp_path, "qrels"), tmp_path / "damaged")
+    found = [(row.split()[1].rstrip(":,"), missed) for row, missed in rows]
+    assert found == [(stage, 0) for stage in ("none", *DAMAGES)]
 
 
 def test_answers_to_queries_are_made_from_the_documents_of_each_query(graded: Path, tmp_path: Path) -> None:
