@@ -37,9 +37,9 @@ LEAST_WORDS_SHARE = 0.75
 """The fewest words of an answer as a share of the most: 300 of 400 in the paper."""
 NOTED = "claim"
 """The kind of notes that are claims, each with the stretch that says it. The method `claims` writes from these."""
-UNSHOWN_NOTES = frozenset(("tree", "read", "seen", "found"))
-"""Kinds of notes that the answer is not shown: a tree names units by numbers that the documents do not show, and what
-an agent has merely read, seen or found is no evidence."""
+UNSHOWN_NOTES = frozenset(("tree", NOTED, "read", "seen", "found"))
+"""Kinds of notes that a writer from documents is not shown: a tree names units by numbers that the documents lack, the
+documents hold what claims quote, and what an agent has merely read, seen or found is no evidence."""
 
 
 async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: bool = True) -> Answer:

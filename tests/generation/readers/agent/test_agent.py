@@ -66,7 +66,12 @@ def research(
     return asyncio.run(gather(index, model, found, tell, method, narrow, **settings))
 
 
-async def gather(
+async def gather(index: Index, *arguments: Any, **settings: Any) -> EvidenceSet:
+    agent, task = prepare(index, *arguments, **settings)
+    return await agent.gather(task, ((0,),))
+
+
+def prepare(
     index: Index,
     model: Model | None,
     found: Callable[[str], Sequence[str]],
@@ -74,8 +79,8 @@ async def gather(
     method: AnswerMethod = "whole",
     narrow: Callable[[TopicContext], TopicContext] | None = None,
     **settings: Any,
-) -> EvidenceSet:
-    """Research both questions; `found` are the ids that a search text finds."""
+) -> tuple[Agent, Task]:
+    """Prepare the research of both questions; `found` are the ids that a search text finds."""
     store = open_store(index)
 
     async def search(queries: Sequence[Query]) -> list[list[int]]:
@@ -86,8 +91,7 @@ async def gather(
     tools = Tools(sources, model, AnswerSettings(method if model else "rules"), reader, search, tell)
     queries = [Query("1", f"1#{n}", text, text, text) for n, text in enumerate(QUESTIONS)]
     context = read_context(sources, [0], queries)
-    task = Task(Topic("1", NARRATIVE), context, 100, lambda sentences: sentences, narrow=narrow)
-    return await Agent(tools).gather(task, ((0,),))
+    return Agent(tools), Task(Topic("1", NARRATIVE), context, 100, lambda sentences: sentences, narrow=narrow)
 
 
 def find_all(_text: str) -> Sequence[str]:
@@ -126,6 +130,24 @@ def test_notes_become_evidence_with_the_questions_that_they_answer(index: Index)
     ]
     assert found.steps[-1].action == "end: covered"
     assert found.added == ("castle",), "the first document was in the narrative's ranking"
+
+
+@pytest.mark.parametrize("method", ["whole", "retrieval", "answers"])
+def test_a_writer_from_documents_sees_what_was_noted_and_no_claim(method: AnswerMethod, index: Index) -> None:
+    def reply(request: Request) -> Said:
+        note = {"document": 0, "quote": FROM_TORONTO, "claim": "The band is Canadian."}
+        first = f"Your question: {QUESTIONS[0]}" in request.messages[1][1]
+        return json.dumps({"notes": [note] if first else [], "tool": "done"}) if request.purpose == "agent" else "{}"
+
+    async def answer() -> None:
+        agent, task = prepare(index, model, find_all, method=method, rounds=1)
+        await agent.answer(task, await agent.gather(task, ((0,),)))
+
+    model = Scripted(reply)
+    asyncio.run(answer())
+    written = [request.messages[-1][1] for request in model.requests if not request.purpose.startswith("agent")]
+    assert any(FROM_TORONTO in text for text in written)
+    assert not any("The band is Canadian." in text for text in written)
 
 
 def test_the_note_that_answers_best_comes_first(index: Index) -> None:
