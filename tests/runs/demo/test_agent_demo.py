@@ -33,8 +33,8 @@ def test_the_demo_shows_the_path_of_the_agent_and_its_answer(
     assert "\n      action: search BrokenLinkEmailsMiddleware MANAGERS 404 broken link emails\n" in printed
     assert "; 8#8: partly\n  round 2, query 8#8\n" in printed
     assert "\n      action: end: covered\n" in printed
-    _, _, answer = printed.partition("\nAnswer:\n\nRun manage.py check --deploy against the production settings, ")
-    assert "\n     howto/deployment/checklist/environment-specific-settings#w0_0\n" in answer
+    _, _, answer = printed.partition("\nAnswer:\n\nFirst set DEBUG to False in the production settings, ")
+    assert "\n     howto/deployment/checklist#w2_734\n" in answer
     assert answer.endswith("keystone trace demo-out/runs/agent\n")
 
 
