@@ -130,7 +130,7 @@ def _blame_overrides(found: Iterable[str], layers: Sequence[Layer], whole: dict[
     for message in found:
         key = message.partition(":")[0].split(".")
         for (_, before), (override, after) in pairwise(layers):
-            if _get_value(before, key) != _get_value(after, key):
+            if [_get_value(before, key)] != [_get_value(after, key)]:  # in a list, nan is equal to itself
                 blamed[message] = override
     return blamed
 

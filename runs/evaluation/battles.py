@@ -117,9 +117,9 @@ def write_verdicts(path: Path, pair: Pair, narratives: Mapping[str, str]) -> Non
 
 
 def _list_items(lines: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
-    """List the verdicts of lines. One that failed is none."""
+    """List the verdicts that a judge gave. Where a request failed or an answer is missing, there is none."""
     for line in lines:
-        if line.get("status") != "failed":
+        if line.get("model") and line.get("status") != "failed":
             first, topic, second = (str(line.get(key)) for key in ("assistant_a_run_id", "qid", "assistant_b_run_id"))
             yield (first, topic, f"against {second}"), line
 

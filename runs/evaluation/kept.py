@@ -1,4 +1,4 @@
-"""What an output says already, as a person may have corrected it: no repeated command loses or changes it."""
+"""What an output says already, and a person may have corrected: a command that would lose or change it is refused."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,7 +16,6 @@ def keep_items(
     nouns: tuple[str, str],
     read: Callable[[Path], Iterable[Item]],
     made: Iterable[Item],
-    remedy: str = "name another file with --out, or remove this one",
 ) -> None:
     """Raise `UserError` if the file `out` has an item that `made` lacks or changes. The error names the first one.
 
@@ -30,4 +29,7 @@ def keep_items(
         run, topic, text = lost[0]
         owner = f"run {run!r} and topic {topic!r}" if run else f"topic {topic!r}"
         of = f"{owner}: {text!r:.60}" if text else owner
-        raise UserError(f"{out}: {plural(len(lost), *nouns)} would be lost or changed, such as that of {of}; {remedy}")
+        raise UserError(
+            f"{out}: {plural(len(lost), *nouns)} would be lost or changed, such as that of {of}; "
+            "name another file with --out, or remove this one"
+        )

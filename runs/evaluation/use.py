@@ -1,6 +1,6 @@
 """What use answers are to whoever asked: the files of judgments, and measures of the judgments."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import nan
 from pathlib import Path
@@ -14,7 +14,6 @@ from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_json_lines
-from keystone.runs.evaluation.kept import Item, keep_items
 from keystone.runs.pipeline.file_names import USE
 
 
@@ -95,21 +94,6 @@ def keep_fresh(records: Mapping[str, UseRecord], answers: Mapping[str, Answer]) 
         for topic_id, one in records.items()
         if one.sentences == (list_texts(answers[topic_id]) if topic_id in answers else ())
     }
-
-
-def keep_use_records(path: Path, answers: Mapping[str, Answer], made: Mapping[str, UseRecord]) -> None:
-    """Raise `UserError` if the file of `path` has a judgment of one of these answers that `made` lacks or changes."""
-    keep_items(
-        name_use_file(path),
-        ("judgment", "judgments"),
-        lambda _: _list_items(keep_fresh(read_use_records(path) or {}, answers)),
-        _list_items(made),
-        "rename this file, or remove it",
-    )
-
-
-def _list_items(records: Mapping[str, UseRecord]) -> Iterator[Item]:
-    return ((("", topic_id, ""), one) for topic_id, one in records.items())
 
 
 CREDIT: Mapping[str, float] = {"yes": 1.0, "partly": 0.5, "no": 0.0}

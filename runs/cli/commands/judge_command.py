@@ -317,13 +317,14 @@ def pair(
     narratives = read_narratives([first, second], topics)
     with open_runner(settings, "Judging", quiet) as with_model:
         found, judged = judge_pair((first, second), narratives, settings, with_model)
-    write_verdicts(out, found, judged)
     say_warnings(found.cautions)
     summary = summarise_pair(found)
+    if not json:
+        print_pair(found, summary)
+    write_verdicts(out, found, judged)
     if json:
         say_result("judge pair", [first, second], {"out": out, **describe_summary(found, summary)})
     else:
-        print_pair(found, summary)
         say(out)
 
 

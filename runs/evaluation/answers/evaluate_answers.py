@@ -36,12 +36,11 @@ from keystone.runs.evaluation.answers.files import (
     find_narratives,
     read_judged_submission,
     read_references,
-    read_submission,
 )
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.evaluate import Counts, Evaluation
 from keystone.runs.evaluation.resample import NORMAL_QUANTILE
-from keystone.runs.evaluation.use import UseRecord, keep_use_records, list_texts, name_use_file, write_use_records
+from keystone.runs.evaluation.use import UseRecord, list_texts, name_use_file, write_use_records
 from keystone.runs.pipeline.model_runner import RunWithModel, ask_model
 from keystone.runs.wording import plural
 
@@ -319,39 +318,62 @@ def judge_files(
 ) -> list[Evaluation]:
     """Judge the answers to all topics of `asked`, and write the judgments of each file beside it.
 
-    Returns the measures of use of each file. A missing answer answers nothing, and the model is not asked. If the model
-    gives no usable reply, an answer has no judgment, and a caution says why. `UserError` without a model, for a file
-    with none of the topics, for a file without any judgment, and if a judgment would be lost or changed. Then the
-    function writes nothing.
+    Returns the measures of use of each file. A missing answer answers nothing, and the model is not asked, nor is it
+    where its judgment of the same sentences by the same questions stands in the file, which a person may have
+    corrected. If the model gives no usable reply, an answer has no judgment, and a caution says why. `UserError`
+    without a model, for a file with none of the topics, and for a file without any judgment. Then the function writes
+    nothing.
     """
     judge = config.require_model().name
-    submissions = [read_submission(path) for path in paths]
+    submissions = [read_judged_submission(path) for path in paths]
     references = {one.topic_id: one for one in read_references(references_path)} if references_path else {}
     for one in submissions:
         if not one.answers.keys() & asked.keys():
             ids = f"they look like {next(iter(one.answers))!r}, those with questions like {next(iter(asked))!r}"
             raise UserError(f"{one.name}: none of its topics has questions: {ids}")
     requests = [
-        [_make_request(one, topic_id, asked[topic_id], references) for topic_id in asked] for one in submissions
+        {topic_id: _make_request(one, topic_id, asked[topic_id], references) for topic_id in asked}
+        for one in submissions
     ]
-    every = [request for of_file in requests for request in of_file]
-    found = iter(ask_model(run_with_model, lambda model: judge_use(model, every)))
+    standing = [_list_standing(one, of_file, judge) for one, of_file in zip(submissions, requests, strict=True)]
+    missing = [
+        request
+        for of_file, stands in zip(requests, standing, strict=True)
+        for topic_id, request in of_file.items()
+        if topic_id not in stands
+    ]
+    found = iter(ask_model(run_with_model, lambda model: judge_use(model, missing)))
     judged = list[tuple[Submission, list[str]]]()
-    for path, one, of_file in zip(paths, submissions, requests, strict=True):
-        records, failures = {}, []
-        for topic_id, request, use in zip(asked, of_file, found, strict=False):
-            if isinstance(use, Failure):
+    for one, of_file, stands in zip(submissions, requests, standing, strict=True):
+        records, failures = dict[str, UseRecord](), []
+        for topic_id, request in of_file.items():
+            if topic_id in stands:
+                records[topic_id] = stands[topic_id]
+            elif isinstance(use := next(found), Failure):
                 failures.append(f"{one.name}: {topic_id}: no judgment: {use.reason}")
             else:
                 texts = tuple(request.questions), tuple(request.sentences)
                 records[topic_id] = UseRecord(topic_id, judge, *texts, use)
         if not records:
             raise UserError(failures[0])
-        keep_use_records(path, one.answers, records)
-        judged.append((replace(one, uses=records), failures))
+        judged.append((replace(one, uses=records | stands), failures))
     for path, (one, _) in zip(paths, judged, strict=True):
         write_use_records(name_use_file(path), [*(one.uses or {}).values()])
     return _evaluate(judged, sorted(asked))
+
+
+def _list_standing(submission: Submission, asked: Mapping[str, AskedAnswer], judge: str) -> dict[str, UseRecord]:
+    """List the judgments of a file that stay: those of topics that are not asked, and those that answer a request."""
+
+    def stays(record: UseRecord, request: AskedAnswer | None) -> bool:
+        if request is None:
+            return True
+        compared = not request.references or all(one.agrees for one in record.use.questions)
+        return compared and (record.judge, record.questions) == (judge, tuple(request.questions))
+
+    return {
+        topic_id: record for topic_id, record in (submission.uses or {}).items() if stays(record, asked.get(topic_id))
+    }
 
 
 def _make_request(

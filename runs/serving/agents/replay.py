@@ -229,7 +229,8 @@ def read_calls(path: Path) -> tuple[dict[int, LoggedCall], list[str]]:
             calls[number] = _ADAPTER.validate_json(line)
         except ValidationError as error:
             first = error.errors()[0]
-            is_part = first["type"] == "json_invalid" and (torn or FIRST_BYTES in line)
+            is_rest = bool(torn) and not line.startswith(FIRST_BYTES)
+            is_part = first["type"] == "json_invalid" and (is_rest or line.rfind(FIRST_BYTES) > 0)
             if not is_part and number < len(lines):
                 place = ".".join(map(str, first["loc"]))
                 raise UserError(f"{path}:{number}: not a logged call: {place or 'the line'}: {first['msg']}") from error

@@ -443,6 +443,12 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path: Path) -> None:
             "--set fusion={{k: -1}}: fusion.k: found -1; input should be greater than or equal to 1",
             id="a setting in place of another one",
         ),
+        pytest.param(
+            "fusion: {k: .nan}",
+            ["queries.method=narrative"],
+            "{path}: fusion.k: found nan; input should be a valid integer",
+            id="a value of the file that is equal to nothing",
+        ),
     ],
 )
 def test_an_error_names_the_file_or_the_setting_that_causes_it(

@@ -6,9 +6,9 @@ The commit's own code makes both here, since no copy of them is kept. It comes f
 import os
 import shutil
 import sys
-import tarfile
 from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -35,12 +35,11 @@ RANKINGS = ("bm25.trec", "dense.trec", "hybrid.trec")
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an index and the run `out/older`, made by the code of the commit."""
-    packed = programs.run(["git", "-C", ROOT, "archive", COMMIT], capture_output=True)
+    packed = programs.run(["git", "-C", ROOT, "archive", "--format=zip", COMMIT], capture_output=True)
     if packed.returncode:
         pytest.skip(f"the history of this checkout lacks {COMMIT}: {packed.stderr.decode()}")
     folder = tmp_path_factory.mktemp("older")
-    with tarfile.open(fileobj=BytesIO(packed.stdout)) as files:
-        files.extractall(folder / "code", filter="data")
+    ZipFile(BytesIO(packed.stdout)).extractall(folder / "code")
     write_topics(folder / "topics.jsonl")
     (folder / "run.yaml").write_text(CONFIG)
     environment = {**os.environ, "PYTHONPATH": str(folder / "code")}

@@ -191,24 +191,24 @@ def test_a_failure_is_a_warning_and_nothing_but_failures_is_an_error(runs: list[
     assert not name_use_file(runs[0]).exists()
 
 
-def test_no_judgment_that_stands_is_lost_and_nothing_is_written(runs: list[Path]) -> None:
+def test_a_judgment_that_stands_is_kept_and_asked_no_more(runs: list[Path], tmp_path: Path) -> None:
     judge_all(runs[:1], lambda user: judge(user) if "bees" in user else "Good.")
     judge_all(runs)
-    first, second = map(name_use_file, runs)
+    file = name_use_file(runs[1])
     assert [*(read_use_records(runs[0]) or {})] == ["1", "2"]
-    written = first.read_bytes()
-    first.unlink()
-    second.write_text(corrected := second.read_text().replace('"mark":1', '"mark":2', 1))
-    lost = (
-        r"bad/use\.jsonl: 1 judgment would be lost or changed, such as that of topic '1'; rename this file, or remove"
-    )
-    with pytest.raises(UserError, match=lost):
-        judge_all(runs)
-    assert not first.exists()
-    assert second.read_text() == corrected
+    file.write_text(corrected := file.read_text().replace('"mark":1', '"mark":2', 1))
+
+    def refuse(user: str) -> str:
+        raise AssertionError(user)
+
+    one = write_lines(tmp_path / "one.jsonl", [{"id": "1", "questions": ["Why do bees dance?", "How do bees dance?"]}])
+    judge_all(runs, refuse)
+    judge_all(runs, refuse, questions=one, topics=tmp_path / "topics.jsonl")
+    assert file.read_text() == corrected
+    assert [one.values["mark"][0] for one in evaluate(runs, "use")] == [3, 2]
     write_answers(runs[1] / "rag_output_trec_rag_2025.jsonl", "bad", {"1": ["Bees dance."]})
     judge_all(runs)
-    assert first.read_bytes() == written
+    assert file.read_text() != corrected
 
 
 def test_a_file_of_other_topics_is_an_error(runs: list[Path], tmp_path: Path) -> None:

@@ -138,9 +138,20 @@ def test_no_verdict_that_stands_is_lost_and_a_failed_one_is_made(files: tuple[Pa
     lost = r"out\.jsonl: 1 verdict would be lost or changed, such as that of run 'one' and topic '1': 'against other'"
     with pytest.raises(UserError, match=lost):
         write_verdicts(out, pair, NARRATIVES)
-    with pytest.raises(UserError, match="6 verdicts would be lost"):
+    with pytest.raises(UserError, match="4 verdicts would be lost"):
         write_verdicts(out, fight(files[::-1], narratives={"4": "Dance 4?"})[0], NARRATIVES)
     assert out.read_text() == corrected
+
+
+def test_where_an_answer_was_missing_a_verdict_may_follow(files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    answered = files[1].read_text()
+    write_answers(files[1], "other", {"2": ["Ants dance."]})
+    write_verdicts(out, fight(files)[0], NARRATIVES)
+    assert "an answer is missing" in out.read_text()
+    files[1].write_text(answered)
+    write_verdicts(out, fight(files, narratives={name: NARRATIVES[name] for name in "12"})[0], NARRATIVES)
+    assert "an answer is missing" not in out.read_text()
 
 
 def test_files_of_one_run_go_by_their_paths(tmp_path: Path) -> None:

@@ -199,6 +199,15 @@ def test_a_line_that_is_torn_by_another_one_is_lost_alone(tmp_path: Path) -> Non
         ]
 
 
+@pytest.mark.parametrize("lines", [[LINE], [LINE, "torn"], ["torn", LINE]])
+def test_a_damaged_line_that_no_other_one_tore_is_refused(lines: list[Any], tmp_path: Path) -> None:
+    line, log = orjson.dumps({"time": 1.5, **LINE}), tmp_path / "calls.jsonl"
+    whole = [line[:9] + line if one == "torn" else line for one in lines]
+    log.write_bytes(b"\n".join([*whole, line.replace(b",", b"", 1), line, b""]))
+    with pytest.raises(UserError, match=f"calls.jsonl:{len(lines) + 1}: not a logged call: the line: Invalid JSON"):
+        read_calls(log)
+
+
 @pytest.mark.parametrize(
     ("surfaced", "said"),
     [
