@@ -157,7 +157,7 @@ def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]], reply: Reply) -
 
 
 def read_answer(reply: Reply, passages: Sequence[Passage]) -> tuple[tuple[Sentence, ...], str]:
-    """Read an answer from these passages, and what is missing; empty if nothing is.
+    """Read an answer from these passages, and what is missing, which is empty if nothing is.
 
     Its sentences cite document ids; some may cite none. If all of several sentences that cite end in numbers that they
     cite, these are dropped from the texts: outside of the prompt they mean nothing. Else they stay, for `x is [0].` may

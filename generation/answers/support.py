@@ -186,9 +186,10 @@ def read_verdicts(
     """Read the verdict on each claim. Numbers without a source are dropped.
 
     `Unusable` unless the reply has one item for each sentence, with its support and its text. A new text is refused if
-    it is more than `MOST_ADDED_WORDS` longer than the old one, if it has a number that its sources lack, or if it has a
-    name that neither they nor the old text have. The old text then stays, unless its support is none. A sentence with
-    full support, without a source and without a new text tells no fact, and keeps its citations.
+    it is more than `MOST_ADDED_WORDS` longer than the old one, if it has a number that its sources lack, if it has a
+    name that neither they nor the old text have, or if these lack most of its terms. The old text then stays, unless
+    its support is none. A sentence with full support, without a source and without a new text tells no fact, and keeps
+    its citations.
     """
     found = dict[int, Verdict]()
     for item in read_parts(reply, "sentences", prompts.CheckedText):
@@ -203,7 +204,9 @@ def read_verdicts(
         added = find_added(new, _join(cited, segments)) - (find_word_forms(old) - find_numbers(old))
         if support == "full" and not item.citations and not new:
             cited = claims[place].cited
-        if added or len(new.split()) > len(old.split()) + MOST_ADDED_WORDS:
+        terms, known = find_terms(new), find_terms(f"{old}\n{_join(cited, segments)}")
+        strays = len(terms & known) < len(terms) / 2
+        if added or strays or len(new.split()) > len(old.split()) + MOST_ADDED_WORDS:
             new, cited = old, () if support == "none" else cited
         found[place] = Verdict(support, cited, new or old)
     if len(found) < len(claims):

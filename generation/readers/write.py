@@ -37,6 +37,7 @@ LEAST_WORDS_SHARE = 0.75
 """The fewest words of an answer as a share of the most: 300 of 400 in the paper."""
 NOTED = "claim"
 """The kind of notes that are claims, each with the stretch that says it. The method `claims` writes from these."""
+_ADDRESS = re.compile(r"://|\bwww\.")
 UNSHOWN_NOTES = frozenset(("tree", NOTED, "read", "seen", "found"))
 """Kinds of notes that a writer from documents is not shown: a tree names units by numbers that the documents lack, the
 documents hold what claims quote, and what an agent has merely read, seen or found is no evidence."""
@@ -80,7 +81,8 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
         missed.append(Fallback(task.topic.id, "language", wrong))
     if tools.settings.gaps and answer.missing:
         told = strip_marks(answer.missing)
-        if len(told.split()) > MOST_MISSING_WORDS or not denies_sources(told, task.topic.narrative):
+        denied = denies_sources(told, task.topic.narrative) and not _ADDRESS.search(told)
+        if len(told.split()) > MOST_MISSING_WORDS or not denied:
             why = "the sentence about what the documents lack says something else, or too much: it is left out"
             answer, missed = replace(answer, missing=""), [*missed, Fallback(task.topic.id, "missing", why)]
         else:

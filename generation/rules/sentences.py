@@ -277,7 +277,7 @@ def _goes_on(text: str, stretch: Sequence[Span], sentence: str, span: Span) -> b
 def choose_likely(context: TopicContext, spans: Sequence[Span], most: int = MOST_CANDIDATE_SENTENCES) -> list[Span]:
     """Choose the `most` sentences that are likely to be close to a query, in their order, before any is embedded.
 
-    The queries choose in turn, each its best sentence that is left by `rate_chances`.
+    The queries take turns: each chooses the best sentence that is left, as `rate_chances` rates them.
     """
     if len(spans) <= most:
         return list(spans)

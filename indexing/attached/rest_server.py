@@ -219,7 +219,7 @@ class Server:
 
 
 def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:
-    """The results of `work` as they come; few are under way. Its event is set when nobody waits any more."""
+    """Yield the results of `work` as they come, with few calls at a time. Its event is set once nobody waits."""
     source, stopped = iter(items), Event()
     pool = ThreadPoolExecutor(MOST_REQUESTS)
     pending: set[Future[R]] = set()

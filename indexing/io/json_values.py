@@ -28,7 +28,7 @@ _NOT_FINITE = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|-?\b(?:NaN|Infinity)\
 
 
 def parse_json(text: bytes | str) -> Any:
-    """The value of a foreign JSON text. `ValueError`; its kind `OverNested` for more levels than `MOST_LEVELS`."""
+    """Parse JSON text from elsewhere. `ValueError`, or its kind `OverNested` for more levels than `MOST_LEVELS`."""
     check_nesting(text)
     return orjson.loads(text)
 

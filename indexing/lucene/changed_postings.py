@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 
 class _Added(NamedTuple):
-    """The postings of new and changed documents, ordered by term and row. They have s terms and a postings."""
+    """The postings of new and changed documents, ordered by term and row. There are s terms, and a postings in all."""
 
     names: list[bytes]
     """The terms in ascending order."""

@@ -103,7 +103,7 @@ def signal_across(right: str) -> Signal | None:
 def signal_within(left: str, right: str) -> Signal | None:
     """The relation between two parts of one sentence, by a connective that one begins with; None if there is none.
 
-    A left part that ends with a verb of speech or thought is an attribution. Else the right part counts first.
+    A left part that ends with a verb of speech or thought is an attribution. Otherwise the right part counts first.
     """
     cue, fronted = find_connective(right), find_connective(left)
     if cue in REPORTED and (verb := _SPEECH.search(left[-HEAD_LENGTH:])):

@@ -196,7 +196,7 @@ def set_parameters(index: Any, parameters: str) -> None:
 
 
 def list_parameters(index: Any) -> dict[str, int]:
-    """The search parameters that weigh speed against recall, each with the most that pays; empty for a plain scan."""
+    """List the search parameters that weigh speed against recall, each with its highest useful value."""
     faiss = import_faiss()
     space = faiss.ParameterSpace()
     space.initialize(index)
@@ -208,7 +208,7 @@ def list_parameters(index: Any) -> dict[str, int]:
 
 
 def find_graph(index: Any) -> Any:
-    """The graph over the vectors of an index, FAISS's `HNSW`, valid as long as the index; None if there is none."""
+    """The graph over the vectors of an index, FAISS's `HNSW`, valid while the index is open; None if there is none."""
     faiss = import_faiss()
     return next((layer.hnsw for layer in _list_layers(index) if isinstance(layer, faiss.IndexHNSW)), None)
 
@@ -219,7 +219,7 @@ def is_flat(index: Any) -> bool:
 
 
 def view_vectors(index: Any) -> Vectors:
-    """The vectors of a `Flat` index, float32[vectors, dimension]: no copy, and valid as long as the index."""
+    """The vectors of a `Flat` index, float32[vectors, dimension]: no copy, and valid while the index is open."""
     held: Vectors = import_faiss().rev_swig_ptr(index.get_xb(), index.ntotal * index.d).reshape(-1, index.d)
     return held
 

@@ -189,7 +189,7 @@ def _read_graphs(files: Sequence[Path], own: Rows, parameters: str) -> Iterator[
 
 
 def _unlink(index: Any, rows: Rows) -> None:
-    """Let no edge of the graph of an index in memory lead to these rows: it leads back to where it begins."""
+    """Point each edge that leads to these rows back to its own start, in the graph of an index in memory."""
     faiss = import_faiss()
     graph = find_graph(index)
     ends = faiss.vector_to_array(graph.neighbors)

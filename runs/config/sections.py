@@ -409,5 +409,5 @@ class Answer(StrictSettings):
     """Whether the model mends sentences that open with a pronoun for a thing in another one, repeat one, or begin like
     those before them, by at most one request an answer."""
     gaps: bool | None = None
-    """Whether a last sentence without a citation says what the documents leave open, with `whole` also a few words
-    where that comes up; null: only without a track."""
+    """Whether a last sentence without a citation says what the documents leave open, by `whole` and `rules`; by
+    `whole` also a few words where that comes up; null: only without a track."""

@@ -60,7 +60,7 @@ class Tuning:
 
     @property
     def beaten(self) -> bool:
-        """Whether settings that are chosen on other topics have a better mean than the configuration."""
+        """Whether settings chosen on other topics have a better mean than the configuration."""
         return self.held_out.mean(self.measure) > self.configured.mean(self.measure)
 
     @property

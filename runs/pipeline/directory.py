@@ -24,9 +24,10 @@ from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.writing import link_whole, remove, write_whole
 from keystone.indexing.types import Progress, silent
+from keystone.runs.pipeline import file_names
 from keystone.runs.pipeline.values import Artifact, Values
 
-MANIFEST = "manifest.json"
+MANIFEST = file_names.MANIFEST
 """The file that describes a run and its artifacts."""
 NARRATIVES = "narratives"
 """The key of the manifest under which each narrative has a line."""

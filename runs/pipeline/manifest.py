@@ -12,7 +12,7 @@ import orjson
 from keystone.fusion.methods import METHODS
 from keystone.generation.llm.usage import BUDGET_SPENT
 from keystone.generation.readers.settings import READERS, list_combined
-from keystone.generation.types import Answered, Support, SupportAction
+from keystone.generation.types import Answer, Answered, Support, SupportAction
 from keystone.indexing.corpora.segments import is_window
 from keystone.indexing.lucene.java import find_anserini_jar
 from keystone.indexing.types import VLLM
@@ -31,7 +31,7 @@ from keystone.runs.pipeline.stages.queries import QUERIES_FILE
 from keystone.runs.pipeline.stages.rerank import RERANKS_FILE
 from keystone.runs.pipeline.stages.research import has_research
 from keystone.runs.pipeline.stages.segments import DEPTHS_FILE, get_retrieval_file
-from keystone.runs.pipeline.table import list_records
+from keystone.runs.pipeline.table import list_rankings, list_records
 from keystone.runs.pipeline.values import Values, leave_out_empty
 from keystone.runs.track_rules import TRACKS
 from keystone.runs.trec.topics import hash_topics
@@ -64,6 +64,7 @@ def describe_inputs(job: Job) -> dict[str, Any]:
             **{part: plain[part]["method"] for part in ("queries", "fusion", "grading")},
             "answer": plain["track"] if config.track is None else plain["answer"]["method"],
         },
+        "rankings": [file.name for file in list_rankings(config).narrative_rankings],
         "model": model.name if model else None,
         **({"servers": servers} if servers else {}),
         "versions": {
@@ -139,6 +140,11 @@ def _collect_facts(values: Values) -> dict[str, Any]:
     return summary
 
 
+def _has_gap(answer: Answer) -> bool:
+    """Return whether an answer leaves something open: it says so, or it cites nothing."""
+    return bool(answer.missing) or not any(one.citations for one in answer.sentences)
+
+
 def _describe_questions(values: Values) -> dict[str, Any]:
     """Count how far documents answer the questions, and tell for each narrative what was read for each question."""
     levels, last, lines = Counter[str](), Counter[str](), dict[str, Any]()
@@ -148,9 +154,9 @@ def _describe_questions(values: Values) -> dict[str, Any]:
         levels.update(question.found for question in questions if question.found)
         last.update(question.level for question in questions if question.level)
         told = {question.query.id: _describe_question(question) for question in questions}
-        line = {"questions": told, "added_documents": len(own.added), "gap": bool(answer.missing)}
+        line = {"questions": told, "added_documents": len(own.added), "gap": _has_gap(answer)}
         lines[answer.topic_id] = leave_out_empty(line, "added_documents", "gap")
-    counted: dict[str, Any] = {**levels, "answers_with_gaps": sum(bool(answer.missing) for answer in answers)}
+    counted: dict[str, Any] = {**levels, "answers_with_gaps": sum(map(_has_gap, answers))}
     if levels and not has_research(values.job.config):  # an agent searches before it is judged
         counted["added_documents"] = sum(len(one.added) for one in evidence)
     if any(one.rechecks for one in evidence):

@@ -31,7 +31,7 @@ class ReadQuestion:
 
     @property
     def weight(self) -> int:
-        """Its weight in the narrative, which is 1 if nobody said so."""
+        """Its weight in the narrative; 1 if none is given."""
         return self.query.ask.weight if self.query.ask else 1
 
 

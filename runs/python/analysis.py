@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.types import show_as_html
 from keystone.runs.evaluation import evaluate as evaluation
 from keystone.runs.evaluation.agreement import compare_boards, compare_judgments
 from keystone.runs.evaluation.batch import list_teams
@@ -49,6 +50,9 @@ class PrintedDiagnosis(Diagnosis):
     def __str__(self) -> str:
         print_diagnosis(self, out=(out := StringIO()))
         return out.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        return show_as_html(str(self))
 
 
 def leaderboard(

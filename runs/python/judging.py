@@ -9,6 +9,7 @@ from warnings import warn
 from keystone.generation.grading.umbrela import JudgeSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.types import show_as_html
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation import rubrics as rubric_steps
@@ -54,6 +55,9 @@ class PrintedTuning(Tuning):
     def __str__(self) -> str:
         print_tuning(self, out := StringIO())
         return out.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        return show_as_html(str(self))
 
 
 def tune(

@@ -21,6 +21,7 @@ from keystone.generation.types import Answer, Fallback, Understanding
 from keystone.indexing import index as indexes
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.types import show_as_html
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
@@ -72,6 +73,9 @@ class Grades:
     qrels: Qrels
     run: Run
     fallbacks: tuple[Fallback, ...]
+
+    def _repr_html_(self) -> str:
+        return show_as_html(repr(self))
 
 
 def configure(preset: str | RunConfig | None = None, **settings: Any) -> RunConfig:

@@ -8,11 +8,12 @@ from textwrap import shorten
 from typing import Any
 
 import numpy as np
+import orjson
 
 from keystone.generation.queries.compose import weigh_queries
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
-from keystone.indexing.types import document_id
+from keystone.indexing.types import document_id, show_as_html
 from keystone.retrieval.types import Query, Rankings, ranked
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import file_names
@@ -21,9 +22,6 @@ from keystone.runs.pipeline.ranking.fuse_narratives import fuse_each_narrative, 
 from keystone.runs.report.say import align_columns
 
 QUESTION_CHARACTERS = 60
-LATER = (file_names.RERANKED, file_names.GRADED, file_names.KEYSTONE, file_names.RESEARCHED)
-"""The files of a narrative's rankings after the fusion, in the order in which a run makes them."""
-
 Hits = dict[str, list[tuple[str, float]]]
 """The (document id, score) pairs of each query, best first."""
 
@@ -63,6 +61,9 @@ class Explanation:
     def __str__(self) -> str:
         """Show the place, a row for each query, and the place without each engine."""
         return "\n".join(format_explanation(self))
+
+    def _repr_html_(self) -> str:
+        return show_as_html(str(self))
 
 
 def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
@@ -107,7 +108,7 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
         doc_id,
         find_place(hybrid, everything),
         read_run_config(directory).fusion.get_depth(topic_id),
-        {name: _find_place_in(directory / name, topic_id, doc_id) for name in LATER if (directory / name).exists()},
+        {name: _find_place_in(directory / name, topic_id, doc_id) for name in _list_later(directory)},
         tuple(
             QueryPart(
                 query,
@@ -153,6 +154,13 @@ def _compute_shares(
     k = config.fusion.k_narrative
     terms = [weight / (k + rank) if rank else 0.0 for weight, rank in zip(weights, hybrid, strict=True)]
     return [term / sum(terms) for term in terms]
+
+
+def _list_later(directory: Path) -> list[str]:
+    """List the rankings of narratives after the fusion that a run has made, in their order, by their files."""
+    path = directory / file_names.MANIFEST
+    _, *later = (orjson.loads(path.read_bytes()) if path.exists() else {}).get("rankings", [""])
+    return [name for name in later if (directory / name).exists()]
 
 
 def _find_rank(rankings: Rankings, query: int, number: int) -> int | None:

@@ -39,10 +39,10 @@ class QuestionFinding:
 def find_questions(
     run: StoredRun, lost: Sequence[tuple[Wanted, str | None]], ranks: Mapping[str, Mapping[str, int]]
 ) -> tuple[QuestionFinding, ...]:
-    """Find what became of each question of a run. There is none without answers, or if no contract has asked it.
+    """Find what became of each question of a run. Without answers or a contract, the result is empty.
 
     `lost` has each nugget or document with the stage that lost it, and `ranks` the ranks of documents for each query.
-    One counts for the question that ranks its document highest. Of several, it counts for the heaviest one. Questions
+    Each counts for the question that ranks its document highest; of several, for the heaviest one. Questions
     of topics without any are left out, since nobody can tell what was lost for them.
     """
     if not run.has_answers or not any(query.ask for own in run.queries.values() for query in own):

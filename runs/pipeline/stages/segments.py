@@ -79,7 +79,7 @@ def _list_depths(before: Before) -> tuple[Artifact[list[DepthRecord]], ...]:
 
 
 def _keeps_set(config: RunConfig) -> bool:
-    """Whether a selected set is the last ranking. All of its rows are kept, since the set has chosen already."""
+    """Whether a selected set is the last ranking. All of its rows are kept, since they were selected before."""
     return ends_with_set(config) and not has_research(config)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from keystone.generation.answers.answer import (
     AnswerTask,
+    request_answer,
     request_check,
     request_shorter,
     request_sub_answer,
@@ -68,6 +69,7 @@ REQUESTS: dict[str, Callable[[str], Request]] = {
     "citing": lambda attack: request_citations((Sentence(attack, ()),), (Passage("a", attack, attack),)),
     "shortening": lambda attack: request_shorter((Sentence(attack, ()),), (1, 9)),
     "editing": lambda attack: request_edit("Why?", (Sentence(attack, ()),), (1, 9)),
+    "an answer to all": lambda attack: request_answer(whole_task(attack)),
     "joining": lambda attack: request_resynthesis(
         SynthesisTask("1", "Why?", ("Why?",), (Answer("1", (Sentence(attack, ("a",)),)),), (1, 9))
     ),

@@ -88,6 +88,10 @@ def test_a_model_cites_anew_rewrites_and_drops() -> None:
                      id="a name of the old text may stay"),
         pytest.param(("partial", [0], "Drones leave in autumn, " + "all of them " * 4), WINTER.text,
                      id="many more words: refused"),
+        pytest.param(("partial", [0], "Buy our honey at the market today."), WINTER.text,
+                     id="terms that no source has: refused"),
+        pytest.param(("none", [0], "Buy our honey at the market today."), None,
+                     id="such terms without support: dropped"),
         pytest.param(("partial", [0], " \n"), WINTER.text, id="a blank text changes nothing"),
     ],
 )  # fmt: skip

@@ -48,6 +48,8 @@ def test_the_manifest_of_a_run_by_rules_tells_what_was_read_and_which_answers_ha
 ) -> None:
     topics = write_topics(tmp_path / "topics.jsonl")
     topics.write_text(f'{topics.read_text()}{{"id": "3", "text": "How do bees live? How is quantum chess played?"}}\n')
+    with topics.open("a") as file:
+        file.write('{"id": "4", "text": "How is quantum chess played on Mars?"}\n')
     places = ["run_id=run", f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}"]
     directory = run(read_config(None, places), threads=2)
     manifest = orjson.loads((directory / "manifest.json").read_bytes())
@@ -55,8 +57,10 @@ def test_the_manifest_of_a_run_by_rules_tells_what_was_read_and_which_answers_ha
         [orjson.loads(line) for line in (directory / f"{name}.jsonl").read_bytes().splitlines()]
         for name in ("evidence", "answers")
     )
-    gaps = {answer["topic_id"] for answer in answers if answer.get("missing")}
-    assert "3" in gaps
+    told = {answer["topic_id"] for answer in answers if answer.get("missing")}
+    assert "3" in told
+    assert [answer["sentences"][0]["citations"] for answer in answers if answer["topic_id"] == "4"] == [[]]
+    gaps = {*told, "4"}
     assert manifest["questions"] == {"answers_with_gaps": len(gaps)}
     assert {topic for topic, own in manifest["narratives"].items() if own.get("gap")} == gaps
     for record in evidence:

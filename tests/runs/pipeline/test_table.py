@@ -189,6 +189,7 @@ def test_whatever_tells_of_stages_follows_the_table(
     assert steps[-1] == {"name": "trimmed", "method": "the first two", "reranks": NARRATIVE_FILE.name}
     assert find_searching_stages(config)["trimmed"] == "is not recorded"
     assert {stage.name: plan for stage, plan in foresee_run(config).stages}["trimmed"] == "kept"
+    assert list(keystone.explain(directory, "1", "bees").later) == ["trimmed.trec"]
     view = read_view(directory, "r")
     assert view.remarks == ()
     assert "narrative → trimmed<" in str(render_settings([view]))

@@ -92,6 +92,7 @@ def test_tuning_finds_what_the_command_finds(index: Index, topics: Path, tmp_pat
     tried = [one for attempt in attempts for one in ("--try", attempt)]
     shown = keystone_here("tune", config, "--qrels", qrels, *tried, "-m", "nDCG@5", "--folds", "2")
     assert str(found).splitlines() == shown.stdout.splitlines()
+    assert "<pre>" in found._repr_html_()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kind", [PrintedDiagnosis, PrintedTuning])

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 import keystone as api
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.runs.config.run_config import RunConfig
-from keystone.runs.pipeline import table
+from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import NARRATIVE
-from keystone.runs.report.explain import LATER, explain, format_explanation
+from keystone.runs.report.explain import explain, format_explanation
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.mutation import FUZZ_CASES
@@ -115,6 +115,10 @@ def test_ranks_are_those_of_the_stored_lists(run: Path) -> None:
 def test_the_place_in_each_later_ranking_is_told(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
+    manifest = orjson.loads((copy / MANIFEST).read_bytes())
+    assert manifest["rankings"] == [NARRATIVE]
+    manifest["rankings"] += ["graded.trec", "keystone.trec", "researched.trec"]
+    (copy / MANIFEST).write_bytes(orjson.dumps(manifest))
     for name, ids in (("graded", "wasps bees"), ("keystone", "bees wasps"), ("researched", "wasps")):
         rows = (f"0 Q0 {doc} {rank} {9 - rank} run\n" for rank, doc in enumerate(ids.split(), 1))
         (copy / f"{name}.trec").write_text("".join(rows))
@@ -122,15 +126,6 @@ def test_the_place_in_each_later_ranking_is_told(run: Path, tmp_path: Path) -> N
     assert found.later == {"graded.trec": 2, "keystone.trec": 1, "researched.trec": None}
     second = "place 2 in graded.trec, place 1 in keystone.trec, place - in researched.trec"
     assert [*format_explanation(found)][1] == second
-
-
-def test_the_later_rankings_are_those_of_the_table_in_their_order() -> None:
-    """`explain` cannot import the table, for its quick start. A stage that ranks narratives has its file here, too."""
-    model = {"name": "m", "urls": ["http://localhost:1/v1"]}
-    grades = {"model": model, "grading": {"method": "pointwise"}, "rerank": {"method": "listwise", "after": "grades"}}
-    config = RunConfig.model_validate({"index": "i", "topics": "t", "run_id": "r", **grades})
-    files = [stage.ranks_narratives(config).name for stage in table.STAGES if stage.ranks_narratives]
-    assert tuple(dict.fromkeys(files)) == (NARRATIVE, *LATER)
 
 
 def test_a_run_of_one_query_and_one_engine_has_nothing_to_leave_out(run: Path, index: Index) -> None:
