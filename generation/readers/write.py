@@ -37,7 +37,8 @@ LEAST_WORDS_SHARE = 0.75
 """The fewest words of an answer as a share of the most: 300 of 400 in the paper."""
 NOTED = "claim"
 """The kind of notes that are claims, each with the stretch that says it. The method `claims` writes from these."""
-_ADDRESS = re.compile(r"://|\bwww\.")
+_ADDRESS = re.compile(r"://|\bwww\.|\w@\w|\w\.[a-z]{2,}/", re.IGNORECASE)
+"""A URL or an address of mail, which no sentence about what the documents lack needs."""
 UNSHOWN_NOTES = frozenset(("tree", NOTED, "read", "seen", "found"))
 """Kinds of notes that a writer from documents is not shown: a tree names units by numbers that the documents lack, the
 documents hold what claims quote, and what an agent has merely read, seen or found is no evidence."""

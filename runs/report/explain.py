@@ -108,7 +108,7 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
         doc_id,
         find_place(hybrid, everything),
         read_run_config(directory).fusion.get_depth(topic_id),
-        {name: _find_place_in(directory / name, topic_id, doc_id) for name in _list_later(directory)},
+        {name: _find_place_in(directory / name, topic_id, doc_id) for name in _list_later(directory, config)},
         tuple(
             QueryPart(
                 query,
@@ -156,10 +156,14 @@ def _compute_shares(
     return [term / sum(terms) for term in terms]
 
 
-def _list_later(directory: Path) -> list[str]:
+def _list_later(directory: Path, config: RunConfig) -> list[str]:
     """List the rankings of narratives after the fusion that a run has made, in their order, by their files."""
-    path = directory / file_names.MANIFEST
-    _, *later = (orjson.loads(path.read_bytes()) if path.exists() else {}).get("rankings", [""])
+    try:
+        _, *later = orjson.loads((directory / file_names.MANIFEST).read_bytes())["rankings"]
+    except (OSError, ValueError, KeyError, TypeError):  # an older run
+        from keystone.runs.pipeline.table import list_rankings  # which loads the modules of all stages
+
+        _, *later = (file.name for file in list_rankings(config).narrative_rankings)
     return [name for name in later if (directory / name).exists()]
 
 

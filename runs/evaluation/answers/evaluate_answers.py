@@ -318,11 +318,11 @@ def judge_files(
 ) -> list[Evaluation]:
     """Judge the answers to all topics of `asked`, and write the judgments of each file beside it.
 
-    Returns the measures of use of each file. A missing answer answers nothing, and the model is not asked, nor is it
-    where its judgment of the same sentences by the same questions stands in the file, which a person may have
-    corrected. If the model gives no usable reply, an answer has no judgment, and a caution says why. `UserError`
-    without a model, for a file with none of the topics, and for a file without any judgment. Then the function writes
-    nothing.
+    Returns the measures of use of each file. A missing answer answers nothing, and the model is not asked. Nor is it
+    asked where the file has its judgment of the same sentences by the same questions, which a person may have
+    corrected; the narrative and the texts of references are not compared. If the model gives no usable reply, a caution
+    says why, and an older judgment of the answer stays. `UserError` without a model, for a file with none of the
+    topics, and for a file without any judgment. Then the function writes nothing.
     """
     judge = config.require_model().name
     submissions = [read_judged_submission(path) for path in paths]
@@ -335,45 +335,42 @@ def judge_files(
         {topic_id: _make_request(one, topic_id, asked[topic_id], references) for topic_id in asked}
         for one in submissions
     ]
-    standing = [_list_standing(one, of_file, judge) for one, of_file in zip(submissions, requests, strict=True)]
     missing = [
-        request
-        for of_file, stands in zip(requests, standing, strict=True)
-        for topic_id, request in of_file.items()
-        if topic_id not in stands
+        [
+            topic_id
+            for topic_id, request in of_file.items()
+            if not _stands((one.uses or {}).get(topic_id), request, judge)
+        ]
+        for one, of_file in zip(submissions, requests, strict=True)
     ]
-    found = iter(ask_model(run_with_model, lambda model: judge_use(model, missing)))
+    every = [of_file[topic_id] for of_file, topics in zip(requests, missing, strict=True) for topic_id in topics]
+    found = iter(ask_model(run_with_model, lambda model: judge_use(model, every)))
     judged = list[tuple[Submission, list[str]]]()
-    for one, of_file, stands in zip(submissions, requests, standing, strict=True):
-        records, failures = dict[str, UseRecord](), []
-        for topic_id, request in of_file.items():
-            if topic_id in stands:
-                records[topic_id] = stands[topic_id]
-            elif isinstance(use := next(found), Failure):
+    for one, of_file, topics in zip(submissions, requests, missing, strict=True):
+        records, failures, replaced = dict(one.uses or {}), list[str](), 0
+        for topic_id in topics:
+            if isinstance(use := next(found), Failure):
                 failures.append(f"{one.name}: {topic_id}: no judgment: {use.reason}")
             else:
-                texts = tuple(request.questions), tuple(request.sentences)
+                replaced += topic_id in records
+                texts = tuple(of_file[topic_id].questions), tuple(of_file[topic_id].sentences)
                 records[topic_id] = UseRecord(topic_id, judge, *texts, use)
-        if not records:
+        if len(failures) == len(of_file):
             raise UserError(failures[0])
-        judged.append((replace(one, uses=records | stands), failures))
+        if replaced:
+            failures.append(f"{one.name}: {plural(replaced, 'judgment')} by another judge or other questions replaced")
+        ordered = {topic_id: records[topic_id] for topic_id in (*of_file, *records) if topic_id in records}
+        judged.append((replace(one, uses=ordered), failures))
     for path, (one, _) in zip(paths, judged, strict=True):
         write_use_records(name_use_file(path), [*(one.uses or {}).values()])
     return _evaluate(judged, sorted(asked))
 
 
-def _list_standing(submission: Submission, asked: Mapping[str, AskedAnswer], judge: str) -> dict[str, UseRecord]:
-    """List the judgments of a file that stay: those of topics that are not asked, and those that answer a request."""
-
-    def stays(record: UseRecord, request: AskedAnswer | None) -> bool:
-        if request is None:
-            return True
-        compared = not request.references or all(one.agrees for one in record.use.questions)
-        return compared and (record.judge, record.questions) == (judge, tuple(request.questions))
-
-    return {
-        topic_id: record for topic_id, record in (submission.uses or {}).items() if stays(record, asked.get(topic_id))
-    }
+def _stands(record: UseRecord | None, request: AskedAnswer, judge: str) -> bool:
+    """Return whether a judgment answers a request, so that the judge need not be asked."""
+    if record is None or (record.judge, record.questions) != (judge, tuple(request.questions)):
+        return False
+    return not request.references or all(one.agrees for one in record.use.questions)
 
 
 def _make_request(

@@ -150,6 +150,19 @@ def test_a_citation_in_another_language_is_kept_unchecked(language: str, turned:
     assert (answer.sentences, far) == (draft.sentences[:1], [])
 
 
+@pytest.mark.parametrize("language", FOREIGN)
+def test_a_new_text_may_say_what_a_source_in_another_language_says(language: str) -> None:
+    every = np.eye(1, dtype=np.float32)
+    documents = {0: make_document("other", [FOREIGN[language]])}
+    segments = list_segments(TopicContext(documents, {0: every}, [Query("1", "1-1", "Q?", "Q", "Q")], every))
+    claims = make_claims(
+        Answer("1", (Sentence("Nobody in this valley had expected so wet a season.", ("other#0",)),)), every, segments
+    )
+    told = "The river rose by two metres in the night, and after the rain the town was flooded."
+    (verdict,) = read_verdicts(Reply(report((0, "none", [0], told))), claims, [0], segments)
+    assert (verdict.text, verdict.cited) == (told, (0,))
+
+
 def test_rules_exchange_segments_and_drop_what_nothing_supports() -> None:
     found = check_by_rules(DRAFT, VECTORS, SEGMENTS)
     assert found.sentences == (DANCE, Sentence(EGGS.text, ("bees#2",)))

@@ -226,7 +226,10 @@ def test_sentences_are_checked_against_their_segments(
         pytest.param("**The documents do not name the 12 keepers.**", False, id="a number of its own"),
         pytest.param("Buy honey at the market.", False, id="something else"),
         pytest.param("The documents name no price, but honey is good.", False, id="a gap and something else"),
-        pytest.param("The documents name no price, so see www.bees.example.", False, id="a gap and an address"),
+        *(
+            pytest.param(f"The documents name no price, so see {own}.", False, id=own)
+            for own in ("WWW.BEES.EXAMPLE", "http://bees", "bees.example/buy", "buy@bees.example")
+        ),
         pytest.param(f"The documents name no price{' or age' * MOST_MISSING_WORDS}.", False, id="too long"),
         pytest.param("****", None, id="no word"),
         pytest.param("", None, id="nothing"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 import keystone as api
 from keystone.indexing.errors import UserError
@@ -126,6 +127,22 @@ def test_the_place_in_each_later_ranking_is_told(run: Path, tmp_path: Path) -> N
     assert found.later == {"graded.trec": 2, "keystone.trec": 1, "researched.trec": None}
     second = "place 2 in graded.trec, place 1 in keystone.trec, place - in researched.trec"
     assert [*format_explanation(found)][1] == second
+
+
+@pytest.mark.parametrize("manifest", ["{}", "[]", '{"rankings": []}', '{"rankings"', None])
+def test_the_settings_tell_later_rankings_where_the_manifest_does_not(
+    manifest: str | None, run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    (copy / MANIFEST).unlink()
+    if manifest is not None:
+        (copy / MANIFEST).write_text(manifest)
+    config = yaml.safe_load((copy / "config.yaml").read_text())
+    config |= {"rerank": {"method": "listwise"}, "model": {"name": "m", "urls": ["http://localhost:1/v1"]}}
+    (copy / "config.yaml").write_text(yaml.safe_dump(config))
+    (copy / "reranked.trec").write_text("0 Q0 wasps 1 9 run\n0 Q0 bees 2 8 run\n")
+    assert explain(copy, "0", "bees").later == {"reranked.trec": 2}
 
 
 def test_a_run_of_one_query_and_one_engine_has_nothing_to_leave_out(run: Path, index: Index) -> None:

@@ -206,9 +206,17 @@ def test_a_judgment_that_stands_is_kept_and_asked_no_more(runs: list[Path], tmp_
     judge_all(runs, refuse, questions=one, topics=tmp_path / "topics.jsonl")
     assert file.read_text() == corrected
     assert [one.values["mark"][0] for one in evaluate(runs, "use")] == [3, 2]
+    others = write_lines(
+        tmp_path / "two.jsonl", [{"id": "1", "questions": ["Dances?"]}, {"id": "2", "questions": ["?"]}]
+    )
+    asked: dict[str, Any] = {"questions": others, "topics": tmp_path / "topics.jsonl"}
+    found = judge_all(runs[1:], lambda user: "Good." if "Ants" in user else judge(user), **asked)[0]
+    assert file.read_text().splitlines()[0] == corrected.splitlines()[0]
+    assert any(caution.startswith(f"{runs[1]}: 1: no judgment: ") for caution in found.cautions)
+    assert f"{runs[1]}: 1 judgment by another judge or other questions replaced" in found.cautions
     write_answers(runs[1] / "rag_output_trec_rag_2025.jsonl", "bad", {"1": ["Bees dance."]})
     judge_all(runs)
-    assert file.read_text() != corrected
+    assert file.read_text().splitlines()[0] != corrected.splitlines()[0]
 
 
 def test_a_file_of_other_topics_is_an_error(runs: list[Path], tmp_path: Path) -> None:
